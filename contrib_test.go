@@ -26,7 +26,8 @@ func TestPrometheusRules(t *testing.T) {
 		t.Fatalf("metrics %q and flags %q: are they still found?", metrics, flags)
 	}
 	for _, m := range metrics {
-		if !strings.HasPrefix(m[1], "vmprof_custom_") && !strings.Contains(texts["docs/reference/metrics.md"], "`"+m[1]+"`") {
+		if !strings.HasPrefix(m[1], "vmprof_custom_") && !strings.Contains(texts["docs/reference/metrics.md"], "`"+m[1]+
+			"`") {
 			t.Errorf("there is no metric %s", m[1])
 		}
 	}

@@ -34,11 +34,15 @@ var wings = []struct{ packages, imports string }{
 	{"agent/host agent/host/...", "vmruntime"},
 	{"agent/probe agent/probe/...", "agent/host/... bpf elffile vmruntime"},
 	{"agent/guest agent/guest/...", "agent/host/... agent/probe/... bpf elffile symbolize symbolize/symbol vmruntime"},
-	{"agent/guest/runtimes agent/guest/runtimes/...", "agent/probe/... vmruntime/..."}, // no other package in agent and cmd imports a VM's
+	// no other package in agent and cmd imports a VM's
+	{"agent/guest/runtimes agent/guest/runtimes/...", "agent/probe/... vmruntime/..."},
 	{"agent/model agent/model/...", "cct symbolize/symbol"},
-	{"agent/collect agent/collect/...", "agent/guest agent/guest/... agent/host/... agent/model/... agent/probe/... bpf cct elffile symbolize symbolize/symbol vmruntime"},
+	{"agent/collect agent/collect/...",
+		"agent/guest agent/guest/... agent/host/... agent/model/... agent/probe/... bpf cct elffile symbolize " +
+			"symbolize/symbol vmruntime"},
 	{"agent/view agent/view/...", "agent/host/... agent/model/... cct symbolize/symbol web"},
-	{"agent/doctor", "agent/guest agent/guest/... agent/host/... agent/model/... agent/probe/... bpf symbolize symbolize/symbol"},
+	{"agent/doctor", "agent/guest agent/guest/... agent/host/... agent/model/... agent/probe/... bpf symbolize " +
+		"symbolize/symbol"},
 	{"agent", "agent/collect/... agent/guest agent/guest/... agent/host/... agent/model/... agent/probe/... bpf"},
 	{"cmd/...", "agent agent/... elffile version vmruntime"},
 }

@@ -70,7 +70,8 @@ func TestPagesAreListed(t *testing.T) {
 		listed[target] = true
 	}
 	err = filepath.WalkDir("docs", func(path string, entry fs.DirEntry, err error) error {
-		if name, _ := filepath.Rel("docs", path); err == nil && filepath.Ext(path) == ".md" && !listed[filepath.ToSlash(name)] {
+		if name, _ := filepath.Rel("docs", path); err == nil && filepath.Ext(path) == ".md" &&
+			!listed[filepath.ToSlash(name)] {
 			t.Errorf("docs/README.md does not link to %s", name)
 		}
 		return err
@@ -89,7 +90,8 @@ func TestMentionedPages(t *testing.T) {
 			return err
 		case entry.IsDir() && (strings.HasPrefix(entry.Name(), ".") && path != "." || entry.Name() == "node_modules"):
 			return filepath.SkipDir
-		case !entry.Type().IsRegular() || entry.Name() != "Makefile" && !slices.Contains([]string{".go", ".c", ".h", ".sh"}, filepath.Ext(path)):
+		case !entry.Type().IsRegular() || entry.Name() != "Makefile" &&
+			!slices.Contains([]string{".go", ".c", ".h", ".sh"}, filepath.Ext(path)):
 			return nil
 		}
 		text, err := os.ReadFile(path)

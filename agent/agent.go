@@ -51,30 +51,34 @@ import (
 
 // Options configure an Agent. The zero value samples the whole machine at 99 Hz.
 type Options struct {
-	Frequency    int                     // samples a second of CPU time, per CPU; 0 means DefaultFrequency
-	Clock        attach.Clock            // what decides when a sample is taken
-	PIDs         []int                   // only these processes and the children they start; nil means all
-	Filter       bool                    // choose processes in the kernel even if PIDs is empty (more are added with Choose)
-	MaxContexts  int                     // that open windows hold, all together; 0 means DefaultMaxContexts
-	RingBytes    uint32                  // of the event stream's buffer, a power of two; 0 means half a MiB for each CPU, 1 to 4 MiB
-	NameDeadline time.Duration           // how long closing a window waits for names; 0 means 2 s
-	Proc         proc.Root               // where procfs is; "" means /proc
-	Version      string                  // of the program, for comments in profiles
-	Calls        *engines.Options        // sample calls, too; nil means no
-	Events       *events.Options         // record events of guests, too; nil means no
-	Slow         *slow.Options           // keep the slowest invocations of a method; nil means no. It needs wall time
-	Breakpoints  attach.BreakpointPolicy // whether call engines and MonitorEnters may set hardware breakpoints in guests
-	NoTime       bool                    // profiles leave out where time goes
-	Log          *slog.Logger            // nil means none
+	Frequency int          // samples a second of CPU time, per CPU; 0 means DefaultFrequency
+	Clock     attach.Clock // what decides when a sample is taken
+	PIDs      []int        // only these processes and the children they start; nil means all
+	// choose processes in the kernel even if PIDs is empty (more are added with Choose)
+	Filter      bool
+	MaxContexts int // that open windows hold, all together; 0 means DefaultMaxContexts
+	// of the event stream's buffer, a power of two; 0 means half a MiB for each CPU, 1 to 4 MiB
+	RingBytes    uint32
+	NameDeadline time.Duration    // how long closing a window waits for names; 0 means 2 s
+	Proc         proc.Root        // where procfs is; "" means /proc
+	Version      string           // of the program, for comments in profiles
+	Calls        *engines.Options // sample calls, too; nil means no
+	Events       *events.Options  // record events of guests, too; nil means no
+	Slow         *slow.Options    // keep the slowest invocations of a method; nil means no. It needs wall time
+	// whether call engines and MonitorEnters may set hardware breakpoints in guests
+	Breakpoints attach.BreakpointPolicy
+	NoTime      bool         // profiles leave out where time goes
+	Log         *slog.Logger // nil means none
 	// Settle is called by New once what takes privileges is loaded, before anything is read of a
 	// target; nil means nothing.
 	Settle func() error
 
-	Contexts      profile.ContextMode // how calling contexts are found
-	WalkEvery     uint32              // ContextChain: walk one in so many samples whose link is known; 0 adapts
-	LeaveUnknown  bool                // ContextChain: walk samples whose link is unknown no more often than others
-	ConfirmLevels uint32              // ContextPartial: frames in a row that must be known; 0 means bpf.DefaultConfirmLevels
-	CheckContexts bool                // also walk every stack in full, and report how many contexts were right
+	Contexts     profile.ContextMode // how calling contexts are found
+	WalkEvery    uint32              // ContextChain: walk one in so many samples whose link is known; 0 adapts
+	LeaveUnknown bool                // ContextChain: walk samples whose link is unknown no more often than others
+	// ContextPartial: frames in a row that must be known; 0 means bpf.DefaultConfirmLevels
+	ConfirmLevels uint32
+	CheckContexts bool // also walk every stack in full, and report how many contexts were right
 }
 
 // DefaultFrequency is not a divisor of common timer rates, so that samples do not march in step
@@ -160,8 +164,10 @@ func New(ctx context.Context, opt Options) (_ *Agent, err error) {
 	}
 	a := &Agent{opt: opt, began: monotonic(), drained: make(chan struct{}), observing: make(chan struct{})}
 	a.services = &source.Services{
-		Root: opt.Proc, Log: log, Pool: proc.NewPool(proc.PoolOptions{}), Libraries: proc.NewPool(library.PoolOptions), Watcher: watch.New(opt.Proc),
-		Breakpoints: opt.Breakpoints, Period: a.period(), Filter: opt.Filter || len(opt.PIDs) > 0, Flush: a.flush, Refusal: explainLoad,
+		Root: opt.Proc, Log: log, Pool: proc.NewPool(proc.PoolOptions{}), Libraries: proc.NewPool(library.PoolOptions),
+		Watcher:     watch.New(opt.Proc),
+		Breakpoints: opt.Breakpoints, Period: a.period(), Filter: opt.Filter || len(opt.PIDs) > 0, Flush: a.flush,
+		Refusal:     explainLoad,
 		KernelTicks: a.atKernelTick(),
 	}
 	if err := checkPIDs(opt.Proc, opt.PIDs); err != nil {
@@ -177,8 +183,9 @@ func New(ctx context.Context, opt Options) (_ *Agent, err error) {
 	options := bpf.Options{
 		FilterByPID: a.services.Filter, RingBytes: cmp.Or(opt.RingBytes, ringBytes()),
 		Interrupting: opt.Calls.Interrupting() || opt.Events.Counters(),
-		Contexts:     kernelModes[opt.Contexts], ConfirmLevels: opt.ConfirmLevels, LeaveUnknown: opt.LeaveUnknown, CheckContexts: opt.CheckContexts,
-		NoTick: a.atKernelTick() && attach.TicksEverywhere(), OnlyMulti: attach.NewUprobes().Multi(),
+		Contexts:     kernelModes[opt.Contexts], ConfirmLevels: opt.ConfirmLevels, LeaveUnknown: opt.LeaveUnknown,
+		CheckContexts: opt.CheckContexts,
+		NoTick:        a.atKernelTick() && attach.TicksEverywhere(), OnlyMulti: attach.NewUprobes().Multi(),
 	}
 	objects, err := bpf.Load(options)
 	read := <-symbols
@@ -188,8 +195,9 @@ func New(ctx context.Context, opt Options) (_ *Agent, err error) {
 	}
 	a.services.Objects = objects
 	a.services.Resolver = guest.NewResolver(guest.Config{
-		Root: opt.Proc, Runtimes: runtimes.Table(), Log: log, Objects: objects, Pool: a.services.Pool, Attaching: a.services.Libraries,
-		Began: a.began,
+		Root: opt.Proc, Runtimes: runtimes.Table(), Log: log, Objects: objects, Pool: a.services.Pool,
+		Attaching: a.services.Libraries,
+		Began:     a.began,
 	})
 	a.own(objects.ChainRates, objects.SetSteady)
 	a.services.Resolver.UseSymbols(read)
@@ -200,7 +208,8 @@ func New(ctx context.Context, opt Options) (_ *Agent, err error) {
 		}
 	}()
 	if host, err := opt.Proc.HostPIDs(); err == nil && !host {
-		const hint = "the agent is not in the host's PID namespace: processes have no names, and process ids select other processes; " +
+		const hint = "the agent is not in the host's PID namespace: processes have no names, and process ids select " +
+			"other processes; " +
 			"run it on the host, or with --pid=host (hostPID: true)"
 		a.services.Log.Warn(hint)
 		a.hints = append(a.hints, hint)
@@ -240,14 +249,16 @@ func New(ctx context.Context, opt Options) (_ *Agent, err error) {
 }
 
 // kernelModes are the modes as the kernel side knows them.
-var kernelModes = [...]bpf.Mode{profile.ContextWalk: bpf.ModeWalk, profile.ContextPartial: bpf.ModePartial, profile.ContextChain: bpf.ModeChain}
+var kernelModes = [...]bpf.Mode{profile.ContextWalk: bpf.ModeWalk, profile.ContextPartial: bpf.ModePartial,
+	profile.ContextChain: bpf.ModeChain}
 
 // own makes the owner of a new state, given what that sets on the kernel side.
 func (a *Agent) own(rates interface{ Put(key, value any) error }, setSteady func(uint64, bool) error) {
 	a.owner = fold.NewOwner(fold.NewState(fold.StateOptions{
 		Join: fold.JoinOptions{
-			Contexts: a.opt.Contexts, Check: a.opt.CheckContexts, WalkEvery: a.opt.WalkEvery, LeaveUnknown: a.opt.LeaveUnknown,
-			Log: a.services.Log, Rates: rates, SetSteady: setSteady,
+			Contexts: a.opt.Contexts, Check: a.opt.CheckContexts, WalkEvery: a.opt.WalkEvery,
+			LeaveUnknown: a.opt.LeaveUnknown,
+			Log:          a.services.Log, Rates: rates, SetSteady: setSteady,
 		},
 		MaxContexts: a.opt.maxContexts(),
 		Submit:      func(p *guest.Process) { a.services.Resolver.Submit(p) },
@@ -259,7 +270,8 @@ func (a *Agent) own(rates interface{ Put(key, value any) error }, setSteady func
 // requestFailed counts and logs the panic of a function that had the state.
 func (a *Agent) requestFailed(err error) {
 	a.services.Resolver.CountFailure(guest.StageWindow)
-	a.services.Log.Error("the agent failed to use what it knows of processes and windows; please report this", "err", err, "stack", guest.StackOf(err))
+	a.services.Log.Error("the agent failed to use what it knows of processes and windows; please report this", "err",
+		err, "stack", guest.StackOf(err))
 }
 
 // openSources opens what the options ask for, given how functions of the kernel are found, and has

@@ -92,16 +92,24 @@ func (a *Agent) roomNotes(before, after *bpf.Counts) (notes []string) {
 		}
 	}
 	// Since the agent started: a refused process or thread is missing in all later windows, too.
-	note(a.processesRefused(after), "%d processes are not sampled: at most %d can be selected, including their children; select fewer, or record all",
+	note(a.processesRefused(after), "%d processes are not sampled: at most %d can be selected, including their "+
+		"children; select fewer, or record all",
 		bpf.MaxChosen)
-	note(since(bpf.EventsDroppedRingFull)+since(bpf.EventsDroppedBusy), "%d records of compilations or process starts were lost: names may be missing")
-	note(since(bpf.ObservationsDroppedTableFull), "%d events are not recorded: more than %d threads waited at once, or more classes were counted",
+	note(since(bpf.EventsDroppedRingFull)+since(bpf.EventsDroppedBusy),
+		"%d records of compilations or process starts were lost: names may be missing")
+	note(since(bpf.ObservationsDroppedTableFull),
+		"%d events are not recorded: more than %d threads waited at once, or more classes were counted",
 		bpf.MaxWaiting)
-	note(since(bpf.WaitsRefused), "%d times a thread was not followed, and its waits are not recorded: at most %d threads can be, and the kernel needs memory for each", bpf.MaxFollowedThreads)
-	note(since(bpf.ThreadsRefused), "%d times the table of %d Java threads found by their ids had no room (JVMs without the symbol "+
-		"Thread::_thr_current): samples of these threads in native code may lack their Java callers", bpf.MaxKnownThreads)
-	note(since(bpf.ThreadEndsDropped), "%d ends of Java threads were lost: what these threads allocated in this window is in no total")
-	note(since(bpf.HitsUnattached), "%d allocations and waits are not recorded, because the agent had not attached to their JVM yet")
+	note(since(bpf.WaitsRefused), "%d times a thread was not followed, and its waits are not recorded: at most %d "+
+		"threads can be, and the kernel needs memory for each", bpf.MaxFollowedThreads)
+	note(since(bpf.ThreadsRefused), "%d times the table of %d Java threads found by their ids had no room (JVMs "+
+		"without the symbol "+
+		"Thread::_thr_current): samples of these threads in native code may lack their Java callers",
+		bpf.MaxKnownThreads)
+	note(since(bpf.ThreadEndsDropped), "%d ends of Java threads were lost: what these threads allocated in this "+
+		"window is in no total")
+	note(since(bpf.HitsUnattached), "%d allocations and waits are not recorded, because the agent had not attached "+
+		"to their JVM yet")
 	return notes
 }
 

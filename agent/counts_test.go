@@ -15,14 +15,18 @@ func TestRoomNotes(t *testing.T) {
 		t.Errorf("notes of nothing: %q", notes)
 	}
 	before := bpf.Counts{
-		bpf.EventsDroppedRingFull: 1, bpf.EventsDroppedBusy: 1, bpf.ObservationsDroppedTableFull: 1, bpf.HitsUnattached: 1, bpf.ProcessesRefused: 1, bpf.ThreadsRefused: 1,
+		bpf.EventsDroppedRingFull: 1, bpf.EventsDroppedBusy: 1, bpf.ObservationsDroppedTableFull: 1,
+		bpf.HitsUnattached: 1, bpf.ProcessesRefused: 1, bpf.ThreadsRefused: 1,
 	}
 	after := bpf.Counts{
-		bpf.EventsDroppedRingFull: 3, bpf.EventsDroppedBusy: 4, bpf.ObservationsDroppedTableFull: 8, bpf.HitsUnattached: 10, bpf.ProcessesRefused: 12, bpf.ThreadsRefused: 4, bpf.ThreadEndsDropped: 2,
+		bpf.EventsDroppedRingFull: 3, bpf.EventsDroppedBusy: 4, bpf.ObservationsDroppedTableFull: 8,
+		bpf.HitsUnattached: 10, bpf.ProcessesRefused: 12, bpf.ThreadsRefused: 4, bpf.ThreadEndsDropped: 2,
 	}
 	a.refused.Store(100)
 	got := a.roomNotes(&before, &after)
-	want := []string{"112 processes are not sampled: at most 8192", "5 records of compilations", "7 events are not recorded: more than 16384 threads", "3 times the table of 16384 Java threads", "2 ends of Java threads were lost", "9 allocations and waits"}
+	want := []string{"112 processes are not sampled: at most 8192", "5 records of compilations",
+		"7 events are not recorded: more than 16384 threads", "3 times the table of 16384 Java threads",
+		"2 ends of Java threads were lost", "9 allocations and waits"}
 	if len(got) != len(want) {
 		t.Fatalf("%d notes, want %d: %q", len(got), len(want), got)
 	}

@@ -20,7 +20,8 @@ import (
 // watch attaches the programs that follow processes: exec, fork, exit.
 func (a *Agent) watch() error {
 	for name, prog := range map[string]*ebpf.Program{
-		"exec": a.services.Objects.ProcessExec, "fork": a.services.Objects.ProcessFork, "exit": a.services.Objects.ProcessExit,
+		"exec": a.services.Objects.ProcessExec, "fork": a.services.Objects.ProcessFork,
+		"exit": a.services.Objects.ProcessExit,
 	} {
 		l, err := link.AttachTracing(link.TracingOptions{Program: prog})
 		if err != nil {

@@ -94,7 +94,9 @@ func (a *Agent) receive(raw []byte) (urgent bool) {
 // belongs to.
 type handler struct {
 	handle func(*fold.State, []byte) // folds a record
-	failed func(*fold.State)         // accounts for a record over which handle panicked; nil if records of the kind are only counted as received
+	// accounts for a record over which handle panicked; nil if records of the kind are only counted
+	// as received
+	failed func(*fold.State)
 }
 
 // handlers has a row for each kind of record that BPF programs emit; sources add theirs when they

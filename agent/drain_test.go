@@ -23,7 +23,8 @@ func testAgent() (*Agent, *fold.Window) {
 }
 
 func testAgentWith(opt Options, log *slog.Logger) (*Agent, *fold.Window) {
-	a := &Agent{opt: opt, services: &source.Services{Log: log, Resolver: guest.NewResolver(guest.Config{Runtimes: runtimes.Table(), Log: log}), Filter: true}}
+	a := &Agent{opt: opt, services: &source.Services{Log: log,
+		Resolver: guest.NewResolver(guest.Config{Runtimes: runtimes.Table(), Log: log}), Filter: true}}
 	a.handlers = a.ownHandlers()
 	a.own(nil, nil)
 	a.stacks, _ = intern.New(noKernel{}, log)
@@ -82,11 +83,14 @@ func TestProcessIdentity(t *testing.T) {
 		want    int // processes
 	}{
 		{"the same", nil, first, 1},
-		{"after exec", processRecord(bpf.EventProcessExec, identity{PID: 100, Start: 5_000_000_123, Exec: 2}), identity{PID: 100, Start: 5_000_000_123, Exec: 2}, 2},
+		{"after exec", processRecord(bpf.EventProcessExec, identity{PID: 100, Start: 5_000_000_123, Exec: 2}),
+			identity{PID: 100, Start: 5_000_000_123, Exec: 2}, 2},
 		{"exec whose event was lost", nil, identity{PID: 100, Start: 5_000_000_123, Exec: 2}, 2},
-		{"exit and pid reuse", processRecord(bpf.EventProcessExit, first), identity{PID: 100, Start: 9_000_000_456, Exec: 1}, 2},
+		{"exit and pid reuse", processRecord(bpf.EventProcessExit, first),
+			identity{PID: 100, Start: 9_000_000_456, Exec: 1}, 2},
 		{"pid reuse whose exit was lost", nil, identity{PID: 100, Start: 9_000_000_456, Exec: 1}, 2},
-		{"exit of an earlier owner of the pid, told late", processRecord(bpf.EventProcessExit, identity{PID: 100, Start: 1, Exec: 1}), first, 1},
+		{"exit of an earlier owner of the pid, told late", processRecord(bpf.EventProcessExit,
+			identity{PID: 100, Start: 1, Exec: 1}), first, 1},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			a, w := testAgent()
@@ -148,7 +152,8 @@ func TestReceivedIdentity(t *testing.T) {
 	w.PIDs = map[int]bool{7: true}
 	a.fold(sampleRecord(id, nativeFrame)) // of nobody's window
 	if w.Filtered != 1 || w.Received != w.Folded+profile.Sum(w.Discarded) {
-		t.Errorf("the window filtered %d, received %d, folded %d and discarded %v", w.Filtered, w.Received, w.Folded, w.Discarded)
+		t.Errorf("the window filtered %d, received %d, folded %d and discarded %v", w.Filtered, w.Received, w.Folded,
+			w.Discarded)
 	}
 	want := map[string]uint64{profile.EmptyStack: 1, profile.Malformed: 1, profile.NoWindow: 1}
 	for why, n := range want {
@@ -165,7 +170,8 @@ func TestReceivedIdentity(t *testing.T) {
 func TestUnknownRecords(t *testing.T) {
 	a, w := testAgent()
 	r := record{Identity: identity{PID: 100, Start: 5, Exec: 1}, Attachment: 7, User: "a:1 b:2"}
-	a.fold(foldtest.Observation(r, bpf.ProbeObservation{What: bpf.ObservedAllocation, Every: 1, Count: 2, Values: [8]uint64{16, 1 << 18}}, "A"))
+	a.fold(foldtest.Observation(r, bpf.ProbeObservation{What: bpf.ObservedAllocation, Every: 1, Count: 2,
+		Values: [8]uint64{16, 1 << 18}}, "A"))
 	a.fold(foldtest.Call(r.Identity, bpf.EngineListener, 3, foldtest.JIT(1, 4), foldtest.JIT(2, 8)))
 	if s := a.state(); s.Unknown != 2 || s.Samples != 0 || len(s.Table) != 0 || len(w.Processes) != 0 {
 		t.Errorf("%d records unknown, %d samples of %d processes", s.Unknown, s.Samples, len(s.Table))
@@ -190,7 +196,8 @@ func FuzzHandle(f *testing.F) {
 func TestDrainerFollowsMap(t *testing.T) {
 	a, _ := testAgent()
 	a.state().Hot = true
-	id, frame := identity{PID: 100, Start: 5, Exec: 1}, guest.RawFrame{Frame: guesttest.NativeAt(guesttest.CodeAt), Kind: guest.RawExact}
+	id, frame := identity{PID: 100, Start: 5, Exec: 1}, guest.RawFrame{Frame: guesttest.NativeAt(guesttest.CodeAt),
+		Kind: guest.RawExact}
 	a.fold(sampleRecord(id, frame.Frame))
 	p := a.state().Table[100]
 	for _, c := range []struct {
@@ -284,14 +291,16 @@ func BenchmarkReceive(b *testing.B) {
 				a.receive(records[i%len(records)])
 			}
 			if w.Folded < uint64(b.N) || w.Contexts() < len(records) {
-				b.Errorf("%d samples with %d contexts are in the window, want %d of %d stacks", w.Folded, w.Contexts(), b.N, len(records))
+				b.Errorf("%d samples with %d contexts are in the window, want %d of %d stacks", w.Folded, w.Contexts(),
+					b.N, len(records))
 			}
 		})
 	}
 }
 
 func TestRingBytes(t *testing.T) {
-	for cpus, want := range map[int]uint32{1: 1 << 20, 2: 1 << 20, 3: 2 << 20, 4: 2 << 20, 8: 4 << 20, 9: 4 << 20, 1 << 20: 4 << 20} {
+	for cpus, want := range map[int]uint32{1: 1 << 20, 2: 1 << 20, 3: 2 << 20, 4: 2 << 20, 8: 4 << 20, 9: 4 << 20,
+		1 << 20: 4 << 20} {
 		if got := ringBytesOf(cpus); got != want {
 			t.Errorf("%d CPUs: %d bytes, want %d", cpus, got, want)
 		}

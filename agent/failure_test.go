@@ -35,7 +35,8 @@ func faultyAgent(t *testing.T, at guest.Stage, pid int) (*Agent, *fold.Window, *
 // startResolver gives an agent a resolver with two workers.
 func startResolver(t *testing.T, a *Agent, fault func(s guest.Stage, pid int)) {
 	t.Helper()
-	a.services.Resolver = guest.NewResolver(guest.Config{Runtimes: runtimes.Table(), Root: a.services.Root, Log: a.services.Log, Pool: a.services.Pool, Attaching: a.services.Pool, Fault: fault})
+	a.services.Resolver = guest.NewResolver(guest.Config{Runtimes: runtimes.Table(), Root: a.services.Root,
+		Log: a.services.Log, Pool: a.services.Pool, Attaching: a.services.Pool, Fault: fault})
 	a.services.Resolver.Start(2)
 	t.Cleanup(func() {
 		a.services.Resolver.Stop()
@@ -63,7 +64,8 @@ func TestRecordPanics(t *testing.T) {
 	if w.Received != w.Folded+profile.Sum(w.Discarded) || w.Folded != 5 {
 		t.Errorf("window: received %d, folded %d, discarded %v", w.Received, w.Folded, w.Discarded)
 	}
-	if n := a.services.Resolver.Stats().Failures[string(guest.StageRecord)]; n != 5 || strings.Count(log.String(), "stack=") != 1 {
+	if n := a.services.Resolver.Stats().Failures[string(guest.StageRecord)]; n != 5 ||
+		strings.Count(log.String(), "stack=") != 1 {
 		t.Errorf("%d failures are counted:\n%s", n, log)
 	}
 	// A record that is of no process.
@@ -149,7 +151,8 @@ func TestObserverPanics(t *testing.T) {
 			panic("hostile")
 		})
 	}
-	if n := a.services.Resolver.Stats().Failures[string(guest.StageObserve)]; n != 2 || seen != 2 || strings.Count(log.String(), "stack=") != 1 {
+	if n := a.services.Resolver.Stats().Failures[string(guest.StageObserve)]; n != 2 || seen != 2 ||
+		strings.Count(log.String(), "stack=") != 1 {
 		t.Errorf("%d failures are counted of %d:\n%s", n, seen, log)
 	}
 }

@@ -49,7 +49,8 @@ func TestFillPanics(t *testing.T) {
 			notes++
 		}
 	}
-	if n := a.services.Resolver.Stats().Failures[string(guest.StageWindow)]; n != 2 || notes != 2 || strings.Count(log.String(), "stack=") != 2 {
+	if n := a.services.Resolver.Stats().Failures[string(guest.StageWindow)]; n != 2 || notes != 2 ||
+		strings.Count(log.String(), "stack=") != 2 {
 		t.Errorf("%d failures are counted, %d are noted:\n%s", n, notes, log)
 	}
 	a.owner.Release(w)

@@ -49,7 +49,8 @@ func (a *Agent) Stats() profile.Stats {
 			s.Processes[r.Name()] = 0
 		}
 	}
-	s.ProcessesRefused, s.ThreadsRefused, s.ThreadEndsLost = a.processesRefused(&c), c[bpf.ThreadsRefused], c[bpf.ThreadEndsDropped]
+	s.ProcessesRefused, s.ThreadsRefused, s.ThreadEndsLost = a.processesRefused(&c), c[bpf.ThreadsRefused],
+		c[bpf.ThreadEndsDropped]
 	reader := a.ring.Stats()
 	s.ReaderPauses, s.FlushesCut = reader.Pauses, reader.Unfinished
 	for one := range implementing[source.Reporter](&a.sources) {
@@ -69,7 +70,8 @@ func (a *Agent) Stats() profile.Stats {
 			}
 			s.Services[w.Service]++
 			s.Workloads[profile.Workload{
-				Service: w.Service, ContainerID: w.ContainerID, PodUID: w.PodUID, Pod: w.Pod, Namespace: w.Namespace, Main: w.Main,
+				Service: w.Service, ContainerID: w.ContainerID, PodUID: w.PodUID, Pod: w.Pod, Namespace: w.Namespace,
+				Main: w.Main,
 			}]++
 		}
 	})

@@ -59,7 +59,8 @@ func TestLiveMapBytes(t *testing.T) {
 		own += memory(m)
 	}
 	for _, shared := range []*ebpf.Map{
-		probes.Events, probes.NmiEvents, probes.Counters, probes.Processes, probes.Epochs, probes.Pids, probes.EndedPids, probes.SeenMethods,
+		probes.Events, probes.NmiEvents, probes.Counters, probes.Processes, probes.Epochs, probes.Pids,
+		probes.EndedPids, probes.SeenMethods,
 		probes.KnownThreads,
 	} {
 		own -= memory(shared)

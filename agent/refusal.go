@@ -33,7 +33,8 @@ func explainLoad(err error) error {
 	var verifier *ebpf.VerifierError
 	switch {
 	case errors.Is(err, ebpf.ErrNotSupported):
-		return fmt.Errorf("%w: needs a kernel of at least 6.1 with BTF (CONFIG_DEBUG_INFO_BTF; see vmprof-agent doctor)", err)
+		return fmt.Errorf("%w: needs a kernel of at least 6.1 with BTF (CONFIG_DEBUG_INFO_BTF; see vmprof-agent "+
+			"doctor)", err)
 	case !errors.Is(err, unix.EPERM) && !errors.Is(err, unix.EACCES):
 		return err
 	}

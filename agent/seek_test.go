@@ -34,7 +34,8 @@ func TestLooks(t *testing.T) {
 			t.Errorf("a program that has run for %v is not left alone for %v", at-now, pause)
 		}
 	}
-	if l.looked(at, pid, proc.Stat{PID: pid, StartTicks: born.StartTicks + 3_000}); due(at+5*time.Second) || !due(at+8*time.Second) {
+	if l.looked(at, pid, proc.Stat{PID: pid, StartTicks: born.StartTicks + 3_000}); due(at+5*time.Second) ||
+		!due(at+8*time.Second) {
 		t.Error("a process of half a minute with the pid of another one is not left alone for a quarter of that")
 	}
 	if l.looked(at, pid, proc.Stat{PID: pid, StartTicks: born.StartTicks, Flags: 0x00200000}); due(at + 24*time.Hour) {

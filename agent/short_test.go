@@ -64,7 +64,8 @@ func TestShortSamples(t *testing.T) {
 		case i%700 == 0:
 			epoch := random.Uint32N(3)
 			both(func(a *Agent) {
-				a.state().Table[int(id.PID)].Code.Store(&guest.JITCode{Low: guesttest.CodeAt, High: guesttest.CodeAt + 2, Epoch: epoch, Again: 1 << 62})
+				a.state().Table[int(id.PID)].Code.Store(&guest.JITCode{Low: guesttest.CodeAt, High: guesttest.CodeAt +
+					2, Epoch: epoch, Again: 1 << 62})
 			})
 		case i%900 == 0:
 			both(func(a *Agent) { a.state().Table[int(id.PID)].Attachment.Store(uint32(i)) })
@@ -79,7 +80,8 @@ func TestShortSamples(t *testing.T) {
 			t.Errorf("window %d: %d contexts, want %d", i, len(got), len(want))
 		}
 		if windows[short][i].Contexts() != w.Contexts() || windows[short][i].Folded != w.Folded {
-			t.Errorf("window %d: %d contexts of %d samples, want %d of %d", i, windows[short][i].Contexts(), windows[short][i].Folded, w.Contexts(), w.Folded)
+			t.Errorf("window %d: %d contexts of %d samples, want %d of %d", i, windows[short][i].Contexts(),
+				windows[short][i].Folded, w.Contexts(), w.Folded)
 		}
 	}
 	for pid, p := range full.state().Table {

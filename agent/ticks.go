@@ -108,14 +108,16 @@ func (t *ticks) paceOf(w *source.Closed) (mean time.Duration, note string) {
 	defer t.mu.Unlock()
 	mean, longest := t.pace.Of(w.Began, w.Ended)
 	if base := t.agent.period(); longest > base {
-		note = fmt.Sprintf("samples were up to %.1f ms apart instead of %.1f ms: they would have taken more than %.0f %% of a CPU, as stacks took long to walk",
+		note = fmt.Sprintf("samples were up to %.1f ms apart instead of %.1f ms: they would have taken more than "+
+			"%.0f %% of a CPU, as stacks took long to walk",
 			longest.Seconds()*1e3, base.Seconds()*1e3, 100*attach.MaxTickShare)
 	}
 	return mean, note
 }
 
 // tickBias says what samples at the kernel's tick may get wrong.
-const tickBias = "samples are taken at the kernel's own timer tick: code that runs in step with the tick, such as what timers start, " +
+const tickBias = "samples are taken at the kernel's own timer tick: code that runs in step with the tick, such as " +
+	"what timers start, " +
 	"may have too many samples or too few; --clock=cpu-clock has a timer of its own"
 
 // Fill implements source.Filler.
@@ -132,7 +134,8 @@ func (t *ticks) Fill(_ context.Context, w *source.Closed, p *profile.Profile) so
 		}
 		w.Unsampled = unsampledCPUs(gaps)
 		for _, u := range w.Unsampled {
-			p.Comments = append(p.Comments, fmt.Sprintf("CPU %d was not sampled for %.1f s: it went offline and came back, or the machine was suspended", u.CPU, u.Time.Seconds()))
+			p.Comments = append(p.Comments, fmt.Sprintf("CPU %d was not sampled for %.1f s: it went offline and came "+
+				"back, or the machine was suspended", u.CPU, u.Time.Seconds()))
 		}
 	}
 	if t.event == string(attach.TickClock) {

@@ -10,7 +10,8 @@ import (
 // A chosen process without samples is still in the profile, because its notes may say why it has
 // none.
 func TestUnsampled(t *testing.T) {
-	sampled, idle, unchosen := fold.NewProcess(proc.Identity{PID: 7}, true), fold.NewProcess(proc.Identity{PID: 8}, true), fold.NewProcess(proc.Identity{PID: 10}, true)
+	sampled, idle, unchosen := fold.NewProcess(proc.Identity{PID: 7}, true),
+		fold.NewProcess(proc.Identity{PID: 8}, true), fold.NewProcess(proc.Identity{PID: 10}, true)
 	a, w := testAgent()
 	a.opt.PIDs = []int{7, 8, 9, 8}
 	for _, p := range []*fold.Process{sampled, idle, unchosen} {

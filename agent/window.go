@@ -151,10 +151,12 @@ func (a *Agent) newProfile(w *Window, end time.Time, after source.Snapshot) *pro
 func (a *Agent) profileOf(ctx context.Context, w *source.Closed, p *profile.Profile) *profile.Profile {
 	p.Comments = append(p.Comments, a.roomNotes(&w.Before.Kernel, &w.After.Kernel)...)
 	if n := a.services.Resolver.LoadedLost(); n > 0 {
-		p.Comments = append(p.Comments, fmt.Sprintf("%d records of BPF programs that were loaded or unloaded were lost: some have no names, or those of earlier ones", n))
+		p.Comments = append(p.Comments, fmt.Sprintf("%d records of BPF programs that were loaded or unloaded were "+
+			"lost: some have no names, or those of earlier ones", n))
 	}
 	if n := w.Overflow(); n > 0 {
-		p.Comments = append(p.Comments, fmt.Sprintf("%d samples count for a caller of their method, because the agent's memory holds only %d contexts; "+
+		p.Comments = append(p.Comments, fmt.Sprintf("%d samples count for a caller of their method, because the "+
+			"agent's memory holds only %d contexts; "+
 			"increase its memory limit, or sample fewer processes or shorter windows", n, a.opt.maxContexts()))
 	}
 	p.Counts.Delivered, p.Counts.Folded, p.Counts.Discarded = w.Received, w.Folded, maps.Clone(w.Discarded)
@@ -191,7 +193,8 @@ func (a *Agent) attempt(p *profile.Profile, do func()) {
 	})
 	if err != nil {
 		a.requestFailed(err)
-		p.Comments = append(p.Comments, fmt.Sprintf("a part of this profile is missing: %v. This is a bug of the agent; its log contains the stack.", err))
+		p.Comments = append(p.Comments, fmt.Sprintf("a part of this profile is missing: %v. This is a bug of the "+
+			"agent; its log contains the stack.", err))
 	}
 }
 
@@ -210,7 +213,9 @@ func (a *Agent) unsampled(w *fold.Window) (processes []*fold.Process) {
 
 // processProfile is a process's part of the profile. If the agent panics over it, the process has
 // none.
-func (a *Agent) processProfile(w *fold.Window, p *fold.Process, parts []source.Part, counts *profile.Counts) *profile.Process {
+func (a *Agent) processProfile(
+	w *fold.Window, p *fold.Process, parts []source.Part, counts *profile.Counts,
+) *profile.Process {
 	var named *profile.Process
 	var samples uint64
 	threads := w.Processes[p]

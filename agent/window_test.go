@@ -226,7 +226,8 @@ func TestMissingFramesInProfile(t *testing.T) {
 	p.AttachResult(monotonic(), proc.ErrTimeout)
 	w := newWindow(a, nil)
 	out := a.processProfile(w.open, p, nil, &profile.Counts{})
-	if out == nil || len(out.Notes) != 1 || !strings.Contains(out.Notes[0], "Java frames of process") || !strings.Contains(out.Notes[0], proc.ErrTimeout.Error()) {
+	if out == nil || len(out.Notes) != 1 || !strings.Contains(out.Notes[0], "Java frames of process") ||
+		!strings.Contains(out.Notes[0], proc.ErrTimeout.Error()) {
 		t.Errorf("%+v", out)
 	}
 }

@@ -80,7 +80,8 @@ func (a *fakeAllocator) said(t *testing.T) string {
 	t.Helper()
 	var all []string
 	for _, o := range a.told(t) {
-		if o.seen.What != ObservedAllocation || o.seen.Count != 3 || o.text != "A" || o.seen.Every != 1 || len(o.User) == 0 {
+		if o.seen.What != ObservedAllocation || o.seen.Count != 3 || o.text != "A" || o.seen.Every != 1 ||
+			len(o.User) == 0 {
 			t.Errorf("%+v of a %q with %d frames", o.seen, o.text, len(o.User))
 		}
 		all = append(all, said(o))
@@ -103,13 +104,16 @@ func TestKernelBufferEnds(t *testing.T) {
 		objects []object // after one of 16 bytes that a buffer begins with
 		want    string
 	}{
-		{"new buffers", []object{{24, in}, {32, in}}, fmt.Sprintf("in 24 of %d, in 32 of %d", 16+room(16), 24+room(24))},
+		{"new buffers", []object{{24, in}, {32, in}}, fmt.Sprintf("in 24 of %d, in 32 of %d", 16+room(16), 24+
+			room(24))},
 		{"outside, then new", []object{{5000, out}, {24, in}, {32, in}},
 			fmt.Sprintf("out 5000 of %d, in 32 of %d", 16+room(16), 5000+24+room(24))},
 		{"several outside", []object{{5000, out}, {6000, out}, {4500, out}, {24, in}, {32, in}},
 			fmt.Sprintf("out 5000 of %d, in 32 of %d", 16+room(16), 5000+6000+4500+24+room(24))},
-		{"larger than a buffer", []object{{tlab + 8, out}, {24, in}}, fmt.Sprintf("out 262152 of 262152, in 24 of %d", 16+room(16))},
-		{"as large as a buffer", []object{{tlab, out}, {24, in}}, fmt.Sprintf("out 262144 of 262144, in 24 of %d", 16+room(16))},
+		{"larger than a buffer", []object{{tlab + 8, out}, {24, in}},
+			fmt.Sprintf("out 262152 of 262152, in 24 of %d", 16+room(16))},
+		{"as large as a buffer", []object{{tlab, out}, {24, in}},
+			fmt.Sprintf("out 262144 of 262144, in 24 of %d", 16+room(16))},
 		{"just smaller than a buffer", []object{{tlab - 8, out}, {24, in}, {32, in}},
 			fmt.Sprintf("out 262136 of %d, in 32 of %d", 16+room(16), tlab-8+24+room(24))},
 		{"larger in between", []object{{5000, out}, {tlab, out}, {6000, out}, {24, in}, {32, in}},
@@ -159,7 +163,8 @@ func TestProbeBufferEndsByThread(t *testing.T) {
 	<-done
 	a.allocate(24, false)
 	a.allocate(48, false)
-	want := fmt.Sprintf("out 5000 of %d, in 32 of %d, out 6000 of %d, in 48 of %d", 16+room(16), 24+room(24), 32+room(32), 5000+24+room(24))
+	want := fmt.Sprintf("out 5000 of %d, in 32 of %d, out 6000 of %d, in 48 of %d", 16+room(16), 24+room(24), 32+
+		room(32), 5000+24+room(24))
 	if got := a.said(t); got != want {
 		t.Errorf("told %q, want %q", got, want)
 	}
@@ -201,9 +206,11 @@ func TestProbeBufferTaken(t *testing.T) {
 			happen()
 			a.allocate(40, false)
 			a.allocate(48, false)
-			want := fmt.Sprintf("in 24 of %d, in 32 of %d, out 5000 of %d, in 48 of %d", 16+room(16), 24+room(24), 32+room(32), 5000+40+room(40))
+			want := fmt.Sprintf("in 24 of %d, in 32 of %d, out 5000 of %d, in 48 of %d", 16+room(16), 24+room(24), 32+
+				room(32), 5000+40+room(40))
 			if test.taken { // the second buffer had ended before: nothing of it is owed
-				want = fmt.Sprintf("in 32 of %d, out 5000 of %d, in 48 of %d", 16+room(16)/2+24+room(24), 32+room(32), 5000+40+room(40))
+				want = fmt.Sprintf("in 32 of %d, out 5000 of %d, in 48 of %d", 16+room(16)/2+24+room(24), 32+room(32),
+					5000+40+room(40))
 			}
 			if got := a.said(t); got != want {
 				t.Errorf("told %q, want %q", got, want)
@@ -243,8 +250,10 @@ func TestProbeBufferGivenUp(t *testing.T) {
 		size uint64
 		want string
 	}{
-		{"an object that fits into a buffer", 4016, fmt.Sprintf("out 4016 of %d, in 32 of %d", 16+room(16), 4016+24+room(24))},
-		{"an object that does not", tlab, fmt.Sprintf("out %d of %d, in 32 of %d", tlab, tlab, 16+room(16)+24+room(24))},
+		{"an object that fits into a buffer", 4016, fmt.Sprintf("out 4016 of %d, in 32 of %d", 16+room(16), 4016+24+
+			room(24))},
+		{"an object that does not", tlab, fmt.Sprintf("out %d of %d, in 32 of %d", tlab, tlab, 16+room(16)+24+
+			room(24))},
 	} {
 		a.begin(t)
 		without(test.size)

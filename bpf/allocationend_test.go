@@ -53,7 +53,8 @@ func TestKernelThreadEnd(t *testing.T) {
 		t.Helper()
 		removed.hit(arguments{a.thread})
 		all := a.ends(t)
-		if len(all) != 1 || all[0].Thread != a.thread || all[0].OwnTid != 4711 || all[0].Allocated != allocated || all[0].Sited != sited {
+		if len(all) != 1 || all[0].Thread != a.thread || all[0].OwnTid != 4711 || all[0].Allocated != allocated ||
+			all[0].Sited != sited {
 			t.Errorf("%s: %+v, want %d bytes, of which %d had a site", what, all, allocated, sited)
 		}
 	}
@@ -103,7 +104,8 @@ func TestKernelVMEnd(t *testing.T) {
 		a.layout(t, *h)
 		ends.hit(arguments{a.thread})
 		all := a.ends(t)
-		if len(all) != 3 || all[0].Thread != a.thread || all[0].Allocated != 600 || all[1].Thread != second || all[1].Allocated != 30 ||
+		if len(all) != 3 || all[0].Thread != a.thread || all[0].Allocated != 600 || all[1].Thread != second ||
+			all[1].Allocated != 30 ||
 			all[0].Sited != NotSited || all[2].Thread != 0 || all[2].Allocated != 0 {
 			t.Errorf("%s: %+v", name, all)
 		}

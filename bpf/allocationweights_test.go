@@ -95,7 +95,8 @@ func TestProbeAllocationWeights(t *testing.T) {
 			a.forget(t)
 			a.rate(t, a.inBuffer, test.every)
 			a.rate(t, a.beside, test.every)
-			s := &simulatedThread{fakeAllocator: a, random: rand.New(rand.NewPCG(1, 2)), objects: test.objects, desired: test.desired, refills: map[uint64]float64{}}
+			s := &simulatedThread{fakeAllocator: a, random: rand.New(rand.NewPCG(1, 2)), objects: test.objects,
+				desired: test.desired, refills: map[uint64]float64{}}
 			for _, o := range test.objects {
 				s.total += o.weight
 			}
@@ -158,7 +159,8 @@ func TestProbeAllocationWeights(t *testing.T) {
 				return
 			}
 			if share, truth := s.refills[large]/refills, n.bytes/float64(allocated); share > truth/2 {
-				t.Errorf("by new buffers alone objects of %d bytes are %.1f%% of all bytes, %.1f%% in truth: this test can tell nothing", large, 100*share, 100*truth)
+				t.Errorf("by new buffers alone objects of %d bytes are %.1f%% of all bytes, %.1f%% in truth: this "+
+					"test can tell nothing", large, 100*share, 100*truth)
 			}
 		})
 	}

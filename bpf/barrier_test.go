@@ -29,7 +29,8 @@ func TestKernelCards(t *testing.T) {
 		t.Helper()
 		p.hit(arguments{1, 2, card})
 		o := q.one(t)
-		if o.seen.What != ObservedCard || o.seen.Count != 2 || o.seen.Values[0] != card || o.seen.Values[1] != queueless || o.seen.Every != 1 {
+		if o.seen.What != ObservedCard || o.seen.Count != 2 || o.seen.Values[0] != card ||
+			o.seen.Values[1] != queueless || o.seen.Every != 1 {
 			t.Errorf("%s: %+v, want %#x and %d", what, o.seen, uint64(card), queueless)
 		}
 		if len(o.text) != 21*8+32*8+6*8 { // struct registers, the stack, the frame

@@ -153,7 +153,8 @@ func (o *Options) Interned() bool { return o.Contexts == ModeWalk && !o.CheckCon
 // sampling are the maps that only programs that sample have.
 func (o *Objects) sampling() map[string]*ebpf.Map {
 	return map[string]*ebpf.Map{
-		"tick_counts": o.TickCounts, "scratches": o.Scratches, "kept_stacks": o.KeptStacks, "known_links": o.KnownLinks, "chain_rates": o.ChainRates,
+		"tick_counts": o.TickCounts, "scratches": o.Scratches, "kept_stacks": o.KeptStacks, "known_links": o.KnownLinks,
+		"chain_rates":    o.ChainRates,
 		"known_suffixes": o.KnownSuffixes, "named_threads": o.NamedThreads, "suffix_seed": o.SuffixSeed,
 	}
 }
@@ -188,7 +189,8 @@ func (o *Objects) loadBeside(spec *ebpf.CollectionSpec, to any, more map[string]
 		}
 	}
 	for name, m := range map[string]*ebpf.Map{
-		"events": o.Events, "nmi_events": o.NmiEvents, "counters": o.Counters, "processes": o.Processes, "epochs": o.Epochs, "pids": o.Pids,
+		"events": o.Events, "nmi_events": o.NmiEvents, "counters": o.Counters, "processes": o.Processes,
+		"epochs": o.Epochs, "pids": o.Pids,
 		"ended_pids": o.EndedPids, "seen_methods": o.SeenMethods, "known_threads": o.KnownThreads,
 	} {
 		if s := spec.Maps[name]; s != nil {

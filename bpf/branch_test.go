@@ -145,11 +145,13 @@ func TestKernelBranchStack(t *testing.T) {
 		var got []int
 		for i, call := range calls {
 			got = append(got, int(call.Callee-0x20000))
-			want := Call{Header: call.Header, Callee: call.Callee, Caller: call.Callee - 0x10000, Burst: calls[0].Burst, Engine: EngineBranch, Stride: 1}
+			want := Call{Header: call.Header, Callee: call.Callee, Caller: call.Callee - 0x10000, Burst: calls[0].Burst,
+				Engine: EngineBranch, Stride: 1}
 			if i == 0 {
 				want.Stride = 0
 			}
-			if call != want || call.Header.Kind != EventCall || call.Header.Pid != uint32(os.Getpid()) || call.Header.Time == 0 {
+			if call != want || call.Header.Kind != EventCall || call.Header.Pid != uint32(os.Getpid()) ||
+				call.Header.Time == 0 {
 				t.Errorf("%s: call %d is %+v, want %+v", c.name, i, call, want)
 			}
 		}
@@ -165,7 +167,8 @@ func TestKernelBranchStack(t *testing.T) {
 			t.Errorf("%s: cost %+v, was %+v", c.name, cost, b.costs)
 		}
 		for counter, want := range map[Counter]uint64{
-			CallHits: 1, CallsAttempted: uint64(len(c.calls)), CallsDelivered: uint64(len(c.calls)), CallsDroppedRingFull: 0,
+			CallHits: 1, CallsAttempted: uint64(len(c.calls)), CallsDelivered: uint64(len(c.calls)),
+			CallsDroppedRingFull: 0,
 		} {
 			if n := b.counter(t, counter) - b.before[counter]; n != want {
 				t.Errorf("%s: %v grew by %d, want %d", c.name, counter, n, want)
@@ -234,7 +237,8 @@ func TestKernelBranchRetired(t *testing.T) {
 			t.Errorf("%s: %d calls, %d skewed", c.name, len(calls), n)
 			continue
 		}
-		if c.want != skewed && (calls[0].Callee != callee || calls[0].Caller != ra-1 || calls[0].Stride != 1009 || calls[0].Engine != EngineBranch) {
+		if c.want != skewed && (calls[0].Callee != callee || calls[0].Caller != ra-1 || calls[0].Stride != 1009 ||
+			calls[0].Engine != EngineBranch) {
 			t.Errorf("%s: %+v, want from %#x to %#x", c.name, calls[0], ra-1, callee)
 		}
 	}
@@ -266,7 +270,8 @@ func TestKernelBranchObject(t *testing.T) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	for _, p := range []*ebpf.Program{beside.BranchStack, beside.BranchRetired} {
-		attr := unix.PerfEventAttr{Type: unix.PERF_TYPE_SOFTWARE, Config: unix.PERF_COUNT_SW_CPU_CLOCK, Size: unix.PERF_ATTR_SIZE_VER5, Sample: uint64(time.Millisecond)}
+		attr := unix.PerfEventAttr{Type: unix.PERF_TYPE_SOFTWARE, Config: unix.PERF_COUNT_SW_CPU_CLOCK,
+			Size: unix.PERF_ATTR_SIZE_VER5, Sample: uint64(time.Millisecond)}
 		fd, err := unix.PerfEventOpen(&attr, 0, -1, -1, unix.PERF_FLAG_FD_CLOEXEC)
 		if err != nil {
 			t.Fatal(err)
@@ -286,7 +291,8 @@ func TestKernelBranchObject(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if counts[CallHits] != cost.Samples || cost.Empty+cost.Skewed+counts[CallsAttempted] != cost.Samples || counts[NsCalls] != cost.Ns {
+	if counts[CallHits] != cost.Samples || cost.Empty+cost.Skewed+counts[CallsAttempted] != cost.Samples ||
+		counts[NsCalls] != cost.Ns {
 		t.Errorf("cost %+v, counts %v", cost, counts)
 	}
 }
@@ -313,7 +319,8 @@ func samples(t testing.TB, m *ebpf.Map) (sum BranchCost) {
 func TestKernelBranchStubs(t *testing.T) {
 	for _, build := range builds {
 		vm := newFakeVM(t, build)
-		caller, callee := vm.newBlob(vm.NameNmethod, make([]byte, 256), 0, 0), vm.newBlob(vm.NameNmethod, make([]byte, 256), 0, 0)
+		caller, callee := vm.newBlob(vm.NameNmethod, make([]byte, 256), 0, 0),
+			vm.newBlob(vm.NameNmethod, make([]byte, 256), 0, 0)
 		stub, stub2 := vm.vtable.begin, vm.vtable.begin+64
 		call := func(from, to uint64) branchRecord { return branchRecord{from, to, branchIndCall} }
 		jump := func(from, to uint64) branchRecord { return branchRecord{from, to, branchIndirect} }
@@ -326,21 +333,28 @@ func TestKernelBranchStubs(t *testing.T) {
 			want           []edge
 			stubs, untyped uint64
 		}{
-			{"a call through a stub", 32, []branchRecord{call(from, stub), jump(stub+20, to)}, []edge{{from, to}}, 0, 0},
-			{"two of them", 32, []branchRecord{call(from, stub), jump(stub+20, to), call(from+9, stub2), jump(stub2+20, to+1)},
+			{"a call through a stub", 32, []branchRecord{call(from, stub), jump(stub+20, to)}, []edge{{from, to}}, 0,
+				0},
+			{"two of them", 32, []branchRecord{call(from, stub), jump(stub+20, to), call(from+9, stub2),
+				jump(stub2+20, to+1)},
 				[]edge{{from, to}, {from + 9, to + 1}}, 0, 0},
 			{"between other calls and jumps", 32,
-				[]branchRecord{jump(from, from+3), call(to, from), call(from, stub), jump(stub+20, to), jump(to, to+8), call(to, 0x20000)},
+				[]branchRecord{jump(from, from+3), call(to, from), call(from, stub), jump(stub+20, to), jump(to, to+8),
+					call(to, 0x20000)},
 				[]edge{{to, from}, {from, to}, {to, 0x20000}}, 0, 0},
 			{"a jump that is not recorded yet", 32, []branchRecord{call(from, stub)}, []edge{{from, stub}}, 1, 0},
-			{"a jump that is not recorded", 32, []branchRecord{call(from, stub), call(to, from)}, []edge{{from, stub}, {to, from}}, 1, 0},
+			{"a jump that is not recorded", 32, []branchRecord{call(from, stub), call(to, from)},
+				[]edge{{from, stub}, {to, from}}, 1, 0},
 			{"a jump of other code", 32, []branchRecord{call(from, stub), jump(to, to+8)}, []edge{{from, stub}}, 1, 0},
-			{"a jump whose call is not recorded any more", 32, []branchRecord{jump(stub+20, to), call(to, from)}, []edge{{to, from}}, 0, 0},
-			{"only the latest call, with its jump", 1, []branchRecord{call(to, from), call(from, stub), jump(stub+20, to)}, []edge{{from, to}}, 0, 0},
+			{"a jump whose call is not recorded any more", 32, []branchRecord{jump(stub+20, to), call(to, from)},
+				[]edge{{to, from}}, 0, 0},
+			{"only the latest call, with its jump", 1, []branchRecord{call(to, from), call(from, stub),
+				jump(stub+20, to)}, []edge{{from, to}}, 0, 0},
 			{"jumps are not counted as calls", 2,
 				[]branchRecord{call(to, from), call(from, 0x20000), jump(to, to+8), jump(to, to+8), call(to, 0x30000)},
 				[]edge{{from, 0x20000}, {to, 0x30000}}, 0, 0},
-			{"records of no kind", 32, []branchRecord{{from, to, branchUnknown}, call(to, from)}, []edge{{to, from}}, 0, 1},
+			{"records of no kind", 32, []branchRecord{{from, to, branchUnknown}, call(to, from)}, []edge{{to, from}}, 0,
+				1},
 		} {
 			b := newBrancher(t, c.samples)
 			if err := b.Processes.Put(uint32(os.Getpid()), &vm.HotspotProcess); err != nil {
@@ -358,7 +372,8 @@ func TestKernelBranchStubs(t *testing.T) {
 			cost := b.total(t)
 			stubs, untyped := cost.Stubs-b.costs.Stubs, cost.Untyped-b.costs.Untyped
 			if !slices.Equal(got, c.want) || stubs != c.stubs || untyped != c.untyped {
-				t.Errorf("%s, %s: %#x, want %#x; %d stubs, %d of no kind", build.name, c.name, got, c.want, stubs, untyped)
+				t.Errorf("%s, %s: %#x, want %#x; %d stubs, %d of no kind", build.name, c.name, got, c.want, stubs,
+					untyped)
 			}
 		}
 	}

@@ -79,7 +79,8 @@ func (b *burster) guest(t testing.TB, g BurstTestBurstGuest) {
 
 func (b *burster) rate(t testing.TB, stride, samples, calibrate uint32) {
 	t.Helper()
-	if err := b.BurstRates.Put(uint32(0), &BurstTestBurstRate{Stride: stride, Samples: samples, Calibrate: calibrate}); err != nil {
+	if err := b.BurstRates.Put(uint32(0), &BurstTestBurstRate{Stride: stride, Samples: samples,
+		Calibrate: calibrate}); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -85,10 +85,13 @@ func TestKernelBurstOwner(t *testing.T) {
 		{"nobody", func(b *burster) {}, 0, 0},
 		{"one past the last slot", func(b *burster) { b.announce(t, 60) }, 0, 0},
 		{"far past", func(b *burster) { b.announce(t, 1<<40) }, 0, 0},
-		{"left", func(b *burster) { b.announce(t, testSlot); b.run(t, b.PlayThreadEnd, BurstTestBurstRequest{}) }, 0, 0},
+		{"left", func(b *burster) { b.announce(t, testSlot); b.run(t, b.PlayThreadEnd, BurstTestBurstRequest{}) }, 0,
+			0},
 		{"burst under way", func(b *burster) { b.announce(t, testSlot); b.slot.Armed = 1 }, 0, 1},
-		{"armed by the guest with any value", func(b *burster) { b.announce(t, testSlot); b.slot.Armed = 1<<31 | 1 }, 0, 1},
-		{"the guest has a use of its own for the check", func(b *burster) { b.announce(t, testSlot); b.slot.Armed = 2 }, 1, 0},
+		{"armed by the guest with any value", func(b *burster) { b.announce(t, testSlot); b.slot.Armed = 1<<31 | 1 }, 0,
+			1},
+		{"the guest has a use of its own for the check", func(b *burster) { b.announce(t, testSlot); b.slot.Armed = 2 },
+			1, 0},
 		{"owner in an earlier connection", func(b *burster) {
 			b.announce(t, testSlot)
 			b.guest(t, BurstTestBurstGuest{StartTicks: startTicks(t), Serial: testSerial + 1})

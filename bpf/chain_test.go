@@ -105,9 +105,15 @@ func TestKernelLink(t *testing.T) {
 		name  string
 		build func(*fakeStack)
 	}{
-		{"sampled at another pc of the method", func(s *fakeStack) { s.interpreted(m, 7).compiled(a, 0x40).compiled(b, 0x80) }},
+		{"sampled at another pc of the method", func(s *fakeStack) {
+			s.interpreted(m, 7).compiled(a, 0x40).compiled(b,
+				0x80)
+		}},
 		{"another caller's caller", func(s *fakeStack) { s.interpreted(other, 7).compiled(a, 0x40).compiled(b, 0x40) }},
-		{"called from elsewhere in the caller's caller", func(s *fakeStack) { s.interpreted(m, 9).compiled(a, 0x40).compiled(b, 0x40) }},
+		{"called from elsewhere in the caller's caller", func(s *fakeStack) {
+			s.interpreted(m, 9).compiled(a,
+				0x40).compiled(b, 0x40)
+		}},
 	} {
 		on(same.build)
 		c.take(same.name, linked)
@@ -121,7 +127,10 @@ func TestKernelLink(t *testing.T) {
 		{"another method", func(s *fakeStack) { s.interpreted(m, 7).compiled(a, 0x40).compiled(d, 0x40) }},
 		{"another call site", func(s *fakeStack) { s.interpreted(m, 7).compiled(a, 0x60).compiled(b, 0x40) }},
 		{"another caller", func(s *fakeStack) { s.interpreted(m, 7).compiled(d, 0x40).compiled(b, 0x40) }},
-		{"both deeper", func(s *fakeStack) { s.interpreted(m, 7).compiled(d, 0x40).compiled(a, 0x40).compiled(b, 0x40) }},
+		{"both deeper", func(s *fakeStack) {
+			s.interpreted(m, 7).compiled(d, 0x40).compiled(a, 0x40).compiled(b,
+				0x40)
+		}},
 		{"interpreted", func(s *fakeStack) { s.interpreted(m, 7).compiled(a, 0x40).interpreted(other, 5) }},
 		{"another interpreted method", func(s *fakeStack) { s.interpreted(m, 7).compiled(a, 0x40).interpreted(m, 5) }},
 		{"called by interpreted code", func(s *fakeStack) { s.compiled(a, 0x40).interpreted(m, 7).compiled(b, 0x40) }},
@@ -164,7 +173,8 @@ func TestKernelLinkDepths(t *testing.T) {
 		name           string
 		above, between uint64
 	}{
-		{"the first", 0, 64}, {"the caller's", 32, 32}, {"the leaf's", 0, 96}, {"both, by as much", 32, 64}, {"the leaf's, back", 0, 32},
+		{"the first", 0, 64}, {"the caller's", 32, 32}, {"the leaf's", 0, 96}, {"both, by as much", 32, 64},
+		{"the leaf's, back", 0, 32},
 	} {
 		stack(new.above, new.between)
 		c.take(new.name, walkedNew)
@@ -206,7 +216,8 @@ func TestKernelLinkGeneration(t *testing.T) {
 	for i := range uint32(64) {
 		other := c.vm.typical(64)
 		*c.s = top
-		c.s.pc, c.s.frames = other.returnTo(0x80), append(top.frames[:2:2], placedFrame{other.jit(other.begin + 0x80), top.frames[2].cfa})
+		c.s.pc, c.s.frames = other.returnTo(0x80), append(top.frames[:2:2],
+			placedFrame{other.jit(other.begin + 0x80), top.frames[2].cfa})
 		c.w.setRate(t, c.vm, ChainRate{Generation: 1001 ^ a.id ^ other.id})
 		c.take(fmt.Sprintf("method %d in a generation that differs in as many bits", i), walkedNew)
 	}

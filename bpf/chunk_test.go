@@ -58,7 +58,8 @@ var mountedStacks = []struct {
 	{"compiled and interpreted take turns", func(l *fakeLoom, m *mounted) *fakeStack {
 		c, i := l.typical(64), l.newMethod(300)
 		m.yield(func(s *fakeStack) {
-			s.interpreted(i, 3).compiled(c, 0x40).compiled(c, 0x48).interpreted(i, 5).interpreted(i, 6).compiled(c, 0x50)
+			s.interpreted(i, 3).compiled(c, 0x40).compiled(c, 0x48).interpreted(i, 5).interpreted(i, 6).compiled(c,
+				0x50)
 		})
 		return m.thaw(0).interpreted(i, 9).compiled(c, 0x60)
 	}},
@@ -139,8 +140,14 @@ var unreachedStacks = []struct {
 	}},
 	{"chunk outside of the heap", EndHeap, 2, func(l *fakeLoom, m *mounted) { l.HeapHigh = m.chunk }},
 	{"sp behind the chunk", EndHeap, 2, func(l *fakeLoom, m *mounted) { l.heap.put32(m.chunk+uint64(l.ChunkSp), 513) }},
-	{"size that no stack has", EndHeap, 2, func(l *fakeLoom, m *mounted) { l.heap.put32(m.chunk+uint64(l.ChunkSize), 1<<31) }},
-	{"pc and sp are of two frames", EndThaw, 2, func(l *fakeLoom, m *mounted) { l.heap.put64(m.chunk+uint64(l.ChunkPc), l.enter.begin) }},
+	{"size that no stack has", EndHeap, 2, func(l *fakeLoom, m *mounted) {
+		l.heap.put32(m.chunk+uint64(l.ChunkSize),
+			1<<31)
+	}},
+	{"pc and sp are of two frames", EndThaw, 2, func(l *fakeLoom,
+		m *mounted) {
+		l.heap.put64(m.chunk+uint64(l.ChunkPc), l.enter.begin)
+	}},
 	{"frames go on behind the chunk's bottom", EndHeap, 4, func(l *fakeLoom, m *mounted) {
 		bottom := l.heap.int(m.chunk + uint64(l.ChunkBottom))
 		if l.Flags&HotspotChunkArgsize != 0 {
@@ -150,7 +157,8 @@ var unreachedStacks = []struct {
 		}
 		l.heap.put32(m.chunk+uint64(l.ChunkBottom), bottom)
 	}},
-	{"it is not known where virtual threads begin", EndHeap, 4, func(l *fakeLoom, _ *mounted) { l.meta.put64(l.EnterReturn, 0) }},
+	{"it is not known where virtual threads begin", EndHeap, 4,
+		func(l *fakeLoom, _ *mounted) { l.meta.put64(l.EnterReturn, 0) }},
 	{"parents without frames and end", EndHeap, 4, func(l *fakeLoom, m *mounted) {
 		empty := m.yield(nil).chunk
 		for range 8 {
@@ -255,7 +263,8 @@ func TestKernelFreezing(t *testing.T) {
 					return append(frames[:len(frames):len(frames)], placedFrame{native(libjvm), s.cfa})
 				}
 				th.enter(inJava, anchored)
-				check(test.name+": before", &inVM, append(before[:len(before):len(before)], top(&inVM, true)...), EndRoot)
+				check(test.name+": before", &inVM, append(before[:len(before):len(before)], top(&inVM, true)...),
+					EndRoot)
 
 				heap := *m.top
 				m.yield(func(s *fakeStack) {

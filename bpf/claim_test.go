@@ -136,7 +136,8 @@ func TestKernelObservationsPreempted(t *testing.T) {
 		}
 		i := at.(int)
 		if o.text != names[i] || o.seen.Object != h.mem.base+uint64(i) || o.seen.Values[0]%threads != uint64(i) {
-			t.Fatalf("thread %d: object %#x, size %d, text %.5q of %d bytes", i, o.seen.Object, o.seen.Values[0], o.text, len(o.text))
+			t.Fatalf("thread %d: object %#x, size %d, text %.5q of %d bytes", i, o.seen.Object, o.seen.Values[0],
+				o.text, len(o.text))
 		}
 		if n := o.seen.Values[0]; n < last[i] {
 			t.Fatalf("thread %d: hit %d comes after %d", i, n, last[i])

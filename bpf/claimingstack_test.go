@@ -38,7 +38,8 @@ func TestKernelClaimingStack(t *testing.T) {
 	if !private(o.Tick) {
 		t.Fatal("the tick's program is not on a stack of its CPU, so this test cannot see one that is")
 	}
-	for _, l := range []*probing{probings.take(t, Options{}, loadProbing), multiProbings.take(t, Options{}, loadMultiProbing)} {
+	for _, l := range []*probing{probings.take(t, Options{}, loadProbing),
+		multiProbings.take(t, Options{}, loadMultiProbing)} {
 		programs := reflect.ValueOf(l.p.ProbePrograms)
 		for i := range programs.NumField() {
 			if prog, ok := programs.Field(i).Interface().(*ebpf.Program); ok && private(prog) {

@@ -20,8 +20,9 @@ type plainCodeLoad struct {
 }
 
 var exampleCodeLoad = plainCodeLoad{
-	plainHeader: exampleHeader, Begin: 0x7f00_0000_1000, Size: 96, CompileID: 12, ClassLen: 4, NameLen: 192, SignatureLen: 3,
-	Class: [192]byte{'M', 'a', 'i', 'n'}, Name: [96]byte{'r', 'u', 'n'}, Signature: [160]byte{'(', ')', 'V'},
+	plainHeader: exampleHeader, Begin: 0x7f00_0000_1000, Size: 96, CompileID: 12, ClassLen: 4, NameLen: 192,
+	SignatureLen: 3,
+	Class:        [192]byte{'M', 'a', 'i', 'n'}, Name: [96]byte{'r', 'u', 'n'}, Signature: [160]byte{'(', ')', 'V'},
 }
 
 func TestDecodeCodeLoad(t *testing.T) {

@@ -23,8 +23,12 @@ type announcement struct {
 // puts them, in rax, rbx, rcx, rdi, rsi, r8, r9, r10 and r11.
 //
 //go:noinline
-func announce(class *byte, classLen int, name *byte, nameLen int, signature *byte, signatureLen int, code uint64, size int32, frame *[4]uint64) int {
-	return classLen + nameLen + signatureLen + int(size) + int(code) + int(*class) + int(*name) + int(*signature) + int(frame[0])
+func announce(
+	class *byte, classLen int, name *byte, nameLen int, signature *byte, signatureLen int, code uint64, size int32,
+	frame *[4]uint64,
+) int {
+	return classLen + nameLen + signatureLen + int(size) + int(code) + int(*class) + int(*name) + int(*signature) +
+		int(frame[0])
 }
 
 func (a *announcement) fire() {
@@ -47,8 +51,10 @@ func memory(reg uint8, displacement int64, size int8) Operand {
 }
 
 var inRegisters = LoadSite{
-	ClassName: register(regAX, 8), ClassLen: register(regBX, -4), MethodName: register(regCX, 8), NameLen: register(regDI, -4),
-	Signature: register(regSI, 8), SignatureLen: register(regR8, -4), Code: register(regR9, 8), Size: register(regR10, -4),
+	ClassName: register(regAX, 8), ClassLen: register(regBX, -4), MethodName: register(regCX, 8),
+	NameLen:   register(regDI, -4),
+	Signature: register(regSI, 8), SignatureLen: register(regR8, -4), Code: register(regR9, 8),
+	Size: register(regR10, -4),
 }
 
 func TestKernelCodeLoad(t *testing.T) {
@@ -70,7 +76,8 @@ func TestKernelCodeLoad(t *testing.T) {
 		{name: "registers", site: inRegisters, say: hello, want: hello, id: c.id},
 		{
 			name: "memory and constants", id: c.id, want: hello,
-			say: announcement{class: hello.class, name: hello.name, signature: hello.signature, frame: [4]uint64{0, c.begin, 0xffff_ffff_0000_0003, 0}},
+			say: announcement{class: hello.class, name: hello.name, signature: hello.signature,
+				frame: [4]uint64{0, c.begin, 0xffff_ffff_0000_0003, 0}},
 			site: withSite(func(s *LoadSite) {
 				s.Code = memory(regR11, 8, 8)
 				s.SignatureLen = memory(regR11, 16, 2)
@@ -79,8 +86,10 @@ func TestKernelCodeLoad(t *testing.T) {
 		},
 		{
 			name: "names longer than their fields", site: inRegisters,
-			say:  announcement{class: strings.Repeat("c", 300), name: strings.Repeat("n", 96), signature: strings.Repeat("s", 161)},
-			want: announcement{class: strings.Repeat("c", 192), name: strings.Repeat("n", 96), signature: strings.Repeat("s", 160)},
+			say: announcement{class: strings.Repeat("c", 300), name: strings.Repeat("n", 96),
+				signature: strings.Repeat("s", 161)},
+			want: announcement{class: strings.Repeat("c", 192), name: strings.Repeat("n", 96),
+				signature: strings.Repeat("s", 160)},
 		},
 		{
 			name: "a name that cannot be read", say: hello, id: c.id,
@@ -118,10 +127,12 @@ func TestKernelCodeLoad(t *testing.T) {
 						t.Fatal(err)
 					}
 					if got.Kind != EventCodeLoad || got.Pid != uint32(os.Getpid()) || got.CompileID != test.id {
-						t.Errorf("%s: kind %d, pid %d, compile id %d; want %d, %d, %d", test.name, got.Kind, got.Pid, got.CompileID,
+						t.Errorf("%s: kind %d, pid %d, compile id %d; want %d, %d, %d", test.name, got.Kind, got.Pid,
+							got.CompileID,
 							EventCodeLoad, os.Getpid(), test.id)
 					}
-					said := announcement{class: string(got.Class), name: string(got.Name), signature: string(got.Signature), code: got.Begin, size: int32(got.Size)}
+					said := announcement{class: string(got.Class), name: string(got.Name),
+						signature: string(got.Signature), code: got.Begin, size: int32(got.Size)}
 					if said != test.want {
 						t.Errorf("%s: got %+v, want %+v", test.name, said, test.want)
 					}
@@ -181,8 +192,10 @@ func TestKernelEventLoss(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if c[EventsAttempted] != fired || c[EventsDelivered]+c[EventsDroppedRingFull] != fired || c[EventsDroppedRingFull] == 0 {
-		t.Errorf("attempted %d, delivered %d, dropped %d; want %d in all", c[EventsAttempted], c[EventsDelivered], c[EventsDroppedRingFull], fired)
+	if c[EventsAttempted] != fired || c[EventsDelivered]+c[EventsDroppedRingFull] != fired ||
+		c[EventsDroppedRingFull] == 0 {
+		t.Errorf("attempted %d, delivered %d, dropped %d; want %d in all", c[EventsAttempted], c[EventsDelivered],
+			c[EventsDroppedRingFull], fired)
 	}
 	var drained uint64
 	drain(t, o, func([]byte) { drained++ })
@@ -227,7 +240,8 @@ func TestKernelCodeLoadBusy(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if c[EventsAttempted] != 3 || c[EventsDelivered] != 2 || c[EventsDroppedBusy] != 1 || c[EventsDroppedRingFull] != 0 {
+	if c[EventsAttempted] != 3 || c[EventsDelivered] != 2 || c[EventsDroppedBusy] != 1 ||
+		c[EventsDroppedRingFull] != 0 {
 		t.Errorf("attempted %d, delivered %d, %d and %d dropped; want 3, 2, 1 and 0",
 			c[EventsAttempted], c[EventsDelivered], c[EventsDroppedBusy], c[EventsDroppedRingFull])
 	}

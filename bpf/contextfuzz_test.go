@@ -53,14 +53,16 @@ func FuzzKernelContext(f *testing.F) {
 					t.Fatalf("received: %v; completed to %d frames, ended by %v", ok, len(whole.frames), whole.end)
 				}
 				if len(changes) < 8 && (!slices.Equal(whole.frames, want.User) || whole.end != want.End) {
-					t.Fatalf("completed to %d frames, ended by %v; a walk has %d, %v", len(whole.frames), whole.end, len(want.User), want.End)
+					t.Fatalf("completed to %d frames, ended by %v; a walk has %d, %v", len(whole.frames), whole.end,
+						len(want.User), want.End)
 				}
 			}
 			if !compare {
 				return
 			}
 			// A walk that stops early has begun like any other.
-			if len(user) > len(want.User) || !slices.Equal(user, want.User[:len(user)]) || got.End != EndKnown && got.End != want.End {
+			if len(user) > len(want.User) || !slices.Equal(user, want.User[:len(user)]) || got.End != EndKnown &&
+				got.End != want.End {
 				t.Fatalf("%v, ended by %v; a walk has %v, %v", user, got.End, want.User, want.End)
 			}
 			if got.Flags&^(SampleDepths|SampleLink|SampleDrawn|SampleShared|SampleJavaFrames) != want.Flags&^SampleJavaFrames {

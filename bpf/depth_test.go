@@ -29,7 +29,8 @@ func (s *fakeStack) checkChained(t testing.TB, w *contextWalker, req WalkTestReq
 	if want := s.wantDepths(base); !slices.Equal(full.Depths, want) {
 		for i := range min(len(want), len(full.Depths)) {
 			if full.Depths[i] != want[i] {
-				t.Errorf("depth of frame %d of %d, %v, is %d, want %d", i, len(want), full.User[i], full.Depths[i], want[i])
+				t.Errorf("depth of frame %d of %d, %v, is %d, want %d", i, len(want), full.User[i], full.Depths[i],
+					want[i])
 			}
 		}
 	}
@@ -145,7 +146,8 @@ func TestKernelDepthOfBrokenStack(t *testing.T) {
 				// What an earlier walk left behind is not taken for the depth of a frame that leads
 				// nowhere.
 				before := *s
-				before.entry(anchor{}).compiled(vm.typical(64), 0x40).compiled(vm.typical(64), 0x40).compiled(vm.typical(64), 0x40)
+				before.entry(anchor{}).compiled(vm.typical(64), 0x40).compiled(vm.typical(64),
+					0x40).compiled(vm.typical(64), 0x40)
 				req := before.request()
 				req.Fsbase = s.mem.end()
 				before.checkChained(t, w, req, req.Fsbase, EndRoot)
@@ -206,7 +208,8 @@ func TestKernelDepthOfLeaf(t *testing.T) {
 					got := w.take(t, req)
 					if want := s.wantDepths(req.Fsbase); i == 0 && !slices.Equal(got.Depths, want) ||
 						i > 0 && !slices.Equal(got.Depths, want[:2]) || (i > 0) != (got.Flags&SampleLink != 0) {
-						t.Fatalf("before instruction %d, %s: depths %v, flags %#x, want %v", i, step.text, got.Depths, got.Flags, want)
+						t.Fatalf("before instruction %d, %s: depths %v, flags %#x, want %v", i, step.text, got.Depths,
+							got.Flags, want)
 					}
 					if step.do != nil {
 						step.do(s)

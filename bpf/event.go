@@ -178,7 +178,8 @@ func DecodeSample(raw []byte, s *Sample) error {
 	raw = aligned(raw)
 	u16 := func(offset uintptr) uint16 { return binary.NativeEndian.Uint16(raw[offset:]) }
 	u32 := func(offset uintptr) uint32 { return binary.NativeEndian.Uint32(raw[offset:]) }
-	n, k := int(u16(unsafe.Offsetof(ProfileSample{}.UserFrames))), int(u16(unsafe.Offsetof(ProfileSample{}.KernelFrames)))
+	n, k := int(u16(unsafe.Offsetof(ProfileSample{}.UserFrames))),
+		int(u16(unsafe.Offsetof(ProfileSample{}.KernelFrames)))
 	if n+k > len(ProfileSample{}.Frames) || len(raw) < int(fixed)+8*(n+k) {
 		return fmt.Errorf("sample of %d bytes with %d+%d frames: %w", len(raw), n, k, ErrMalformed)
 	}
@@ -195,19 +196,22 @@ func DecodeSample(raw []byte, s *Sample) error {
 	switch {
 	case withDepths && withShared, withDepths && !withTag && flags&SampleLink == 0, withDepths && len(tail) < 4*n,
 		withShared && uintptr(len(tail)) < unsafe.Sizeof(SharedStack{}):
-		return fmt.Errorf("sample with flags %#x and %d bytes behind %d frames: %w", flags, len(tail), n+k, ErrMalformed)
+		return fmt.Errorf("sample with flags %#x and %d bytes behind %d frames: %w", flags, len(tail), n+k,
+			ErrMalformed)
 	case withDepths:
 		depths = unsafe.Slice((*uint32)(unsafe.Pointer(unsafe.SliceData(tail))), n)
 	case withShared:
 		shared = (*SharedStack)(unsafe.Pointer(unsafe.SliceData(tail)))
 		if shared.Own > uint32(n) || shared.Frames >= MaxKeptFrames {
-			return fmt.Errorf("sample of %d frames, %d of its own and %d shared: %w", n, shared.Own, shared.Frames, ErrMalformed)
+			return fmt.Errorf("sample of %d frames, %d of its own and %d shared: %w", n, shared.Own, shared.Frames,
+				ErrMalformed)
 		}
 	}
 	var root uint64
 	if Kind(raw) == EventFullSample {
 		if len(tail) != 8 || withDepths || withShared {
-			return fmt.Errorf("full sample with flags %#x and %d bytes behind %d frames: %w", flags, len(tail), n+k, ErrMalformed)
+			return fmt.Errorf("full sample with flags %#x and %d bytes behind %d frames: %w", flags, len(tail), n+k,
+				ErrMalformed)
 		}
 		root = binary.NativeEndian.Uint64(tail)
 	}
@@ -239,7 +243,8 @@ const SuffixStep = 4
 // SuffixTag returns the tag of a suffix, given that of the one before and the frames that this one
 // has in addition, outermost first. If there are fewer, the rest is 0.
 func SuffixTag(before uint64, own [SuffixStep]Frame) uint64 {
-	v := uint64(own[0])*0x9e3779b97f4a7c15 + uint64(own[1])*0xc2b2ae3d27d4eb4f + uint64(own[2])*0x165667b19e3779f9 + uint64(own[3])*0xd6e8feb86659fd93
+	v := uint64(own[0])*0x9e3779b97f4a7c15 + uint64(own[1])*0xc2b2ae3d27d4eb4f + uint64(own[2])*0x165667b19e3779f9 +
+		uint64(own[3])*0xd6e8feb86659fd93
 	tag := (before ^ v) * 0x9e3779b97f4a7c15
 	return tag ^ tag>>29
 }
@@ -278,8 +283,10 @@ func DecodeCodeLoad(raw []byte, l *CodeLoad) error {
 		return fmt.Errorf("code load of %d bytes: %w", len(raw), ErrMalformed)
 	}
 	p := (*CodeMapCodeLoad)(unsafe.Pointer(unsafe.SliceData(aligned(raw))))
-	if int(p.ClassLen) > len(p.ClassName) || int(p.NameLen) > len(p.MethodName) || int(p.SignatureLen) > len(p.Signature) {
-		return fmt.Errorf("code load with names of %d, %d, %d bytes: %w", p.ClassLen, p.NameLen, p.SignatureLen, ErrMalformed)
+	if int(p.ClassLen) > len(p.ClassName) || int(p.NameLen) > len(p.MethodName) ||
+		int(p.SignatureLen) > len(p.Signature) {
+		return fmt.Errorf("code load with names of %d, %d, %d bytes: %w", p.ClassLen, p.NameLen, p.SignatureLen,
+			ErrMalformed)
 	}
 	*l = CodeLoad{
 		Header: (*Header)(unsafe.Pointer(&p.Header)), Begin: p.Begin, Size: p.Size, CompileID: p.CompileId,
@@ -303,7 +310,8 @@ func DecodeMethodSeen(raw []byte) (MethodSeen, error) {
 		return MethodSeen{}, fmt.Errorf("new method of %d bytes: %w", len(raw), ErrMalformed)
 	}
 	m := (*NewMethod)(unsafe.Pointer(unsafe.SliceData(aligned(raw))))
-	return MethodSeen{Header: (*Header)(unsafe.Pointer(&m.Header)), Method: m.Method, ClassEpoch: m.ClassEpoch, Attachment: m.Attachment}, nil
+	return MethodSeen{Header: (*Header)(unsafe.Pointer(&m.Header)), Method: m.Method, ClassEpoch: m.ClassEpoch,
+		Attachment: m.Attachment}, nil
 }
 
 // DecodeProcess decodes an exec or exit event without copying.

@@ -103,7 +103,8 @@ func TestDecodeSample(t *testing.T) {
 	if s.Time != 1 || s.Start != 2 || s.Pid != 3 || s.Tid != 4 || s.Exec != 5 || s.Kind != EventSample {
 		t.Errorf("header %+v", s.Header)
 	}
-	if s.End != EndRoot || s.Flags != SampleKernel || s.CPU != 6 || s.ClassEpoch != 7 || s.Attachment != 8 || string(s.Comm[:5]) != "java\x00" {
+	if s.End != EndRoot || s.Flags != SampleKernel || s.CPU != 6 || s.ClassEpoch != 7 || s.Attachment != 8 ||
+		string(s.Comm[:5]) != "java\x00" {
 		t.Errorf("sample %+v", s)
 	}
 }
@@ -128,25 +129,30 @@ func TestDecodeSampleTail(t *testing.T) {
 	}{
 		{"without flags", exampleSample.with(0, []uint32{40, 16}), nil, nil, true},
 		{"depths", exampleSample.with(SampleDepths, []uint32{7, 1, 40, 16}), []uint32{40, 16}, nil, true},
-		{"depths with other flags", exampleSample.with(SampleDepths|SampleLink|SampleDrawn, []uint32{40, 0, 7}), []uint32{40, 0}, nil, true},
+		{"depths with other flags", exampleSample.with(SampleDepths|SampleLink|SampleDrawn, []uint32{40, 0, 7}),
+			[]uint32{40, 0}, nil, true},
 		{"a tag alone", exampleSample.with(SampleDepths, []uint32{7, 1}), nil, nil, false},
 		{"half a tag", exampleSample.with(SampleDepths, uint32(7)), nil, nil, false},
 		{"a depth short", exampleSample.with(SampleDepths|SampleLink, uint32(40)), nil, nil, false},
 		{"a byte short of depths", exampleSample.with(SampleDepths, [15]byte{}), nil, nil, false},
-		{"depths of all frames", encode(many, make([]uint64, MaxUserFrames+127), uint64(9), make([]uint32, MaxUserFrames)), make([]uint32, MaxUserFrames), nil, true},
+		{"depths of all frames", encode(many, make([]uint64, MaxUserFrames+127), uint64(9),
+			make([]uint32, MaxUserFrames)), make([]uint32, MaxUserFrames), nil, true},
 		{"depths of no frames", encode(plainSample{Flags: SampleDepths}, uint64(9)), []uint32{}, nil, true},
 		{"shared", exampleSample.with(SampleShared, plainShared{9, 8, 7, 2}), nil, &plainShared{9, 8, 7, 2}, true},
-		{"shared, of all", exampleSample.with(SampleShared, plainShared{1<<32 - 1, 0, MaxKeptFrames - 1, 0}), nil, &plainShared{1<<32 - 1, 0, MaxKeptFrames - 1, 0}, true},
+		{"shared, of all", exampleSample.with(SampleShared, plainShared{1<<32 - 1, 0, MaxKeptFrames - 1, 0}), nil,
+			&plainShared{1<<32 - 1, 0, MaxKeptFrames - 1, 0}, true},
 		{"a byte short of shared", exampleSample.with(SampleShared, [15]byte{}), nil, nil, false},
 		{"more of its own than it has", exampleSample.with(SampleShared, plainShared{9, 8, 7, 3}), nil, nil, false},
 		{"more than all of its own", exampleSample.with(SampleShared, plainShared{9, 8, 7, 1 << 31}), nil, nil, false},
-		{"more shared than there can be", exampleSample.with(SampleShared, plainShared{9, 8, MaxKeptFrames, 2}), nil, nil, false},
+		{"more shared than there can be", exampleSample.with(SampleShared, plainShared{9, 8, MaxKeptFrames, 2}), nil,
+			nil, false},
 		{"both", exampleSample.with(SampleDepths|SampleShared, plainShared{9, 8, 7, 2}), nil, nil, false},
 	} {
 		for shift := range uint8(8) {
 			var s Sample
 			err := DecodeSample(record(test.raw, shift), &s)
-			if (err == nil) != test.ok || err != nil && (!errors.Is(err, ErrMalformed) || !reflect.DeepEqual(s, Sample{})) {
+			if (err == nil) != test.ok || err != nil && (!errors.Is(err, ErrMalformed) ||
+				!reflect.DeepEqual(s, Sample{})) {
 				t.Errorf("%s, shifted by %d: %v and %+v", test.name, shift, err, s)
 			}
 			if !slices.Equal(s.Depths, test.depths) || (s.Depths == nil) != (test.depths == nil) {
@@ -197,7 +203,8 @@ func FuzzDecodeSample(f *testing.F) {
 			}
 			_ = fr.String()
 		}
-		got := plainSample{headerOf(s.Header), want.UserFrames, want.KernelFrames, uint8(s.End), s.Flags, s.CPU, s.ClassEpoch, s.Attachment, [16]byte(s.Comm)}
+		got := plainSample{headerOf(s.Header), want.UserFrames, want.KernelFrames, uint8(s.End), s.Flags, s.CPU,
+			s.ClassEpoch, s.Attachment, [16]byte(s.Comm)}
 		got.Pad = want.Pad
 		if got != want {
 			t.Fatalf("got %+v, want %+v", got, want)

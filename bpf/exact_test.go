@@ -127,7 +127,8 @@ func TestKernelExactObjects(t *testing.T) {
 	}
 	small, large, rest := heap.klass("Small", 16), heap.klass("Large", 4096), heap.klass("Rest", 24)
 	made := func(klass uint64) {
-		if _, err := x.MakeObject.Run(&ebpf.RunOptions{Context: &ExactTestRegisters{Di: heap.object(klass, 0)}}); err != nil {
+		if _, err := x.MakeObject.Run(&ebpf.RunOptions{Context: &ExactTestRegisters{Di: heap.object(klass,
+			0)}}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -293,8 +294,10 @@ func TestKernelExactRoom(t *testing.T) {
 	}{
 		{"contexts", ExactOptions{Nodes: 3}, contexts{"A": 1, "AB": 2, "AB+": 3, "A+": 1}, lost{ExactNoNode: 4}},
 		{"no context at all", ExactOptions{Nodes: 1}, contexts{"+": 7}, lost{ExactNoNode: 7}},
-		{"edges", ExactOptions{Edges: 2}, contexts{"A": 1, "AB": 2, "ABC": 2, "ABCD": 1, "AE": 1}, lost{ExactNoEdge: 4}},
-		{"methods", ExactOptions{Methods: 4, NoEdges: true}, contexts{"A": 1, "AB": 2, "ABC": 2, "ABCD": 1, "AE": 1}, lost{ExactNoMethod: 1}},
+		{"edges", ExactOptions{Edges: 2}, contexts{"A": 1, "AB": 2, "ABC": 2, "ABCD": 1, "AE": 1},
+			lost{ExactNoEdge: 4}},
+		{"methods", ExactOptions{Methods: 4, NoEdges: true}, contexts{"A": 1, "AB": 2, "ABC": 2, "ABCD": 1, "AE": 1},
+			lost{ExactNoMethod: 1}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			x := newTracer(t, builds[1], test.opt)

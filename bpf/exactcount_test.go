@@ -90,7 +90,8 @@ func TestProbeExactCountsAtOnce(t *testing.T) {
 	for range threads {
 		<-done
 	}
-	if got, want := q.allocatedClasses(t)[klass], (ClassCount{Objects: threads * each, Bytes: threads * each * 24}); got != want {
+	if got, want := q.allocatedClasses(t)[klass], (ClassCount{Objects: threads * each,
+		Bytes: threads * each * 24}); got != want {
 		t.Errorf("counted %+v, want %+v", got, want)
 	}
 }

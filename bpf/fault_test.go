@@ -27,7 +27,8 @@ func TestKernelFaults(t *testing.T) {
 		t.Fatal(err)
 	}
 	low := addressOf(mem)
-	q.layout(t, HotspotHeap{Serial: proberSerial, Flags: HeapYoungBounds, YoungLow: low, YoungHigh: low + uint64(4*page)})
+	q.layout(t, HotspotHeap{Serial: proberSerial, Flags: HeapYoungBounds, YoungLow: low, YoungHigh: low +
+		uint64(4*page)})
 	event, err := unix.PerfEventOpen(&unix.PerfEventAttr{
 		Type: unix.PERF_TYPE_SOFTWARE, Config: unix.PERF_COUNT_SW_PAGE_FAULTS, Size: unix.PERF_ATTR_SIZE_VER5,
 		Sample: 1, Sample_type: unix.PERF_SAMPLE_ADDR, Bits: unix.PerfBitDisabled,
@@ -60,7 +61,8 @@ func TestKernelFaults(t *testing.T) {
 	touch(1)
 	var touched []uint64
 	for _, o := range q.told(t) {
-		if o.seen.What != ObservedFault || o.seen.Count != 2 || o.seen.Probe != ProbeFault || o.Tid != uint32(unix.Gettid()) {
+		if o.seen.What != ObservedFault || o.seen.Count != 2 || o.seen.Probe != ProbeFault ||
+			o.Tid != uint32(unix.Gettid()) {
 			t.Errorf("%+v of thread %d", o.seen, o.Tid)
 		}
 		address := o.seen.Values[0]

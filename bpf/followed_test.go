@@ -121,7 +121,8 @@ func TestKernelWaitsSkipped(t *testing.T) {
 	// As if all were drawn. What was drawn says less: there may be no long one among it.
 	brief := float64(took-used-rounds*long) / (rounds * short)
 	variance := (every - 1) * rounds * (float64(long)*float64(long) + short*brief*brief)
-	t.Logf("%d records, %d waits skipped; %v +- %v of %v; %v on the CPU, %v used", n, c[WaitsSkipped], sum, time.Duration(math.Sqrt(variance)), took, on, used)
+	t.Logf("%d records, %d waits skipped; %v +- %v of %v; %v on the CPU, %v used", n, c[WaitsSkipped], sum,
+		time.Duration(math.Sqrt(variance)), took, on, used)
 	if waits := rounds * (short + 1); c[WaitsSkipped] < uint64(waits)/2 || n > waits/2 {
 		t.Errorf("%d waits are skipped, and %d recorded, of %d", c[WaitsSkipped], n, waits)
 	}
@@ -172,7 +173,8 @@ func BenchmarkKernelSwitches(b *testing.B) {
 		chosen bool
 		mean   time.Duration
 		every  uint32
-	}{{"off", true, 0, 1}, {"unselected", false, MaxMeanInterval, 1}, {"followed", true, MaxMeanInterval, 1}, {"skipped", true, MaxMeanInterval, MaxFollowEvery}} {
+	}{{"off", true, 0, 1}, {"unselected", false, MaxMeanInterval, 1}, {"followed", true, MaxMeanInterval, 1},
+		{"skipped", true, MaxMeanInterval, MaxFollowEvery}} {
 		b.Run(bb.name, func(b *testing.B) {
 			w := newWaitWatch(b, false)
 			if !bb.chosen {

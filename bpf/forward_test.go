@@ -46,7 +46,8 @@ func newMovingLoom(t testing.TB, vm *fakeVM, references string, entries uint32) 
 	}
 	vm.meta.put64(vm.BadColours, l.old)
 	vm.ForwardGranule = 21
-	vm.ForwardStart, vm.ForwardShift, vm.ForwardLength, vm.ForwardEntries = forwardStart, forwardShift, forwardLength, forwardEntries
+	vm.ForwardStart, vm.ForwardShift, vm.ForwardLength, vm.ForwardEntries = forwardStart, forwardShift, forwardLength,
+		forwardEntries
 	for i := range vm.ForwardTables {
 		vm.ForwardTables[i] = vm.allocate(16)
 		l.page[i] = vm.allocate(forwardEntries + 8*uint64(entries))
@@ -198,7 +199,10 @@ var movedStacks = []struct {
 		}
 		l.moveContinuation(1, m)
 	}},
-	{"chunk, to outside of the heap", 3, func(l *movingLoom, _ *mounted, parent uint64) { l.moved(0, parent, zHeap+100<<20) }},
+	{"chunk, to outside of the heap", 3, func(l *movingLoom, _ *mounted,
+		parent uint64) {
+		l.moved(0, parent, zHeap+100<<20)
+	}},
 }
 
 // moveContinuation moves it. The VM has updated what the entry refers to.

@@ -123,7 +123,8 @@ var endNames = [EndCount]string{
 	EndDirection: "caller below callee", EndInterpreter: "interpreter frame unclear",
 	EndHeap: "rest of virtual thread on heap", EndCompat: "32-bit process", EndNoAnchor: "no way back to Java frames",
 	EndUnsupported: "not supported here", EndKnown: "known from before",
-	EndScan: "scan budget", EndDeep: "deeper than 5120 frames", EndThaw: "virtual thread freezing or thawing", EndTime: "time",
+	EndScan: "scan budget", EndDeep: "deeper than 5120 frames", EndThaw: "virtual thread freezing or thawing",
+	EndTime: "time",
 }
 
 // String is the reason in a few words, as it is shown to users: "no frame pointer".

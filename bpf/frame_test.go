@@ -13,10 +13,13 @@ func TestFrame(t *testing.T) {
 		method uint64
 		bci    int32
 	}{
-		{frame: 1<<60 | 0xabcdef1<<32 | 0xffff_fff0, kind: FrameJIT, id: 0xabcdef1, offset: 0xffff_fff0, text: "jit{id 180150001, code+0xfffffff0}"},
+		{frame: 1<<60 | 0xabcdef1<<32 | 0xffff_fff0, kind: FrameJIT, id: 0xabcdef1, offset: 0xffff_fff0,
+			text: "jit{id 180150001, code+0xfffffff0}"},
 		{frame: 2<<60 | 0x123, kind: FrameStub, offset: 0x123, text: "stub{code+0x123}"},
-		{frame: 3<<60 | 0x7f12_3456_7890>>3<<16 | 17, kind: FrameInterpreted, method: 0x7f12_3456_7890, bci: 17, text: "interpreted{0x7f1234567890, bci 17}"},
-		{frame: 3<<60 | 0x7fff_ffff_fff8>>3<<16 | 0xffff, kind: FrameInterpreted, method: 0x7fff_ffff_fff8, bci: -1, text: "interpreted{0x7ffffffffff8, bci -1}"},
+		{frame: 3<<60 | 0x7f12_3456_7890>>3<<16 | 17, kind: FrameInterpreted, method: 0x7f12_3456_7890, bci: 17,
+			text: "interpreted{0x7f1234567890, bci 17}"},
+		{frame: 3<<60 | 0x7fff_ffff_fff8>>3<<16 | 0xffff, kind: FrameInterpreted, method: 0x7fff_ffff_fff8, bci: -1,
+			text: "interpreted{0x7ffffffffff8, bci -1}"},
 		{frame: 3<<60 | 65534, kind: FrameInterpreted, bci: 65534, text: "interpreted{0x0, bci 65534}"},
 		{frame: 4<<60 | 0x7fff_ffff_ffff, kind: FrameNative, pc: 0x7fff_ffff_ffff, text: "native{0x7fffffffffff}"},
 		{frame: 0x77, kind: 0, text: "frame{0x77}"},

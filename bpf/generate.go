@@ -47,7 +47,8 @@ var objects = []object{
 	},
 	{
 		name: "Probe", source: "bpf/probe.bpf.c", cpu: atomics,
-		types: "observation probe probe_count stranger hotspot_heap counted_class class_count name_site pause_cause ended_thread lock_key lock_wait wait_begin " +
+		types: "observation probe probe_count stranger hotspot_heap counted_class class_count name_site pause_cause " +
+			"ended_thread lock_key lock_wait wait_begin " +
 			"observed seen_flags heap_place heap_flags value_operand value_form probed_value probed_values " +
 			"virtual_thread frozen frozen_kind virtual_count",
 	},
@@ -86,7 +87,8 @@ var objects = []object{
 	},
 	{
 		name: "Exact", source: "bpf/exact.bpf.c", cpu: atomics,
-		types: "exact_counter new_method exact_node exact_edge exact_method exact_thread exact_objects_key exact_objects",
+		types: "exact_counter new_method exact_node exact_edge exact_method exact_thread exact_objects_key " +
+			"exact_objects",
 	},
 	{
 		name: "Usdt", source: "bpf/usdt.bpf.c", cpu: atomics,

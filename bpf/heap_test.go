@@ -22,9 +22,13 @@ func TestKernelClasses(t *testing.T) {
 		{"narrow, with a base and a shift", func(h *fakeHeap) {
 			h.Flags, h.NarrowKlassBase, h.NarrowKlassShift = HeapNarrowKlass, h.mem.base-8<<30, 3
 		}},
-		{"narrow, with a number above 2 Gi", func(h *fakeHeap) { h.Flags, h.NarrowKlassBase = HeapNarrowKlass, h.mem.base-3<<30 }},
+		{"narrow, with a number above 2 Gi", func(h *fakeHeap) {
+			h.Flags, h.NarrowKlassBase = HeapNarrowKlass,
+				h.mem.base-3<<30
+		}},
 		{"compact", func(h *fakeHeap) {
-			h.Flags, h.NarrowKlassBase, h.NarrowKlassShift, h.KlassBit, h.ObjectKlass = HeapCompactHeader|HeapNarrowKlass, h.mem.base&^1023, 10, 42, 0
+			h.Flags, h.NarrowKlassBase, h.NarrowKlassShift, h.KlassBit,
+				h.ObjectKlass = HeapCompactHeader|HeapNarrowKlass, h.mem.base&^1023, 10, 42, 0
 		}},
 		{"compact, with the largest number", func(h *fakeHeap) {
 			h.Flags, h.NarrowKlassShift, h.KlassBit, h.ObjectKlass = HeapCompactHeader|HeapNarrowKlass, 10, 42, 0
@@ -88,7 +92,8 @@ func TestProbeClassNames(t *testing.T) {
 		allocation.hit(allocated(test.klass, h.mem.base))
 		got := q.one(t)
 		if got.text != test.want || (got.seen.Flags&SeenCut != 0) != test.cut {
-			t.Errorf("%s: %d bytes %.20q, flags %#x; want %d bytes, cut %v", test.name, len(got.text), got.text, got.seen.Flags, len(test.want), test.cut)
+			t.Errorf("%s: %d bytes %.20q, flags %#x; want %d bytes, cut %v", test.name, len(got.text), got.text,
+				got.seen.Flags, len(test.want), test.cut)
 		}
 	}
 	for name, object := range map[string]uint64{"no object": 0, "an object that cannot be read": stray} {
@@ -205,7 +210,8 @@ func TestKernelReferences(t *testing.T) {
 			}
 			q.layout(t, h.HotspotHeap)
 			seen := q.told(t)
-			for tries := 0; len(seen) == 0 && tries < 3; tries++ { // a hit that finds the CPU's memory in use is dropped
+			// a hit that finds the CPU's memory in use is dropped
+			for tries := 0; len(seen) == 0 && tries < 3; tries++ {
 				enter.hit(arguments{monitor})
 				entered.hit(arguments{})
 				seen = q.told(t)
@@ -218,7 +224,8 @@ func TestKernelReferences(t *testing.T) {
 				t.Fatalf("%s, handle %v: %d observations, want one", test.name, handle, len(seen))
 			}
 			if got := seen[0]; got.seen.Object != want || got.text != name {
-				t.Errorf("%s, handle %v: a %q at %#x, want a %q at %#x", test.name, handle, got.text, got.seen.Object, name, want)
+				t.Errorf("%s, handle %v: a %q at %#x, want a %q at %#x", test.name, handle, got.text, got.seen.Object,
+					name, want)
 			}
 		}
 	}

@@ -198,7 +198,8 @@ func TestKernelJava(t *testing.T) {
 				c.build(s)
 				got := s.check(t, w, s.request(), EndRoot)
 				if got.Flags != SampleAttached|SampleJavaFrames || got.Attachment != vm.Serial {
-					t.Errorf("flags %#x, attachment %d; want %#x, %d", got.Flags, got.Attachment, SampleAttached|SampleJavaFrames, vm.Serial)
+					t.Errorf("flags %#x, attachment %d; want %#x, %d", got.Flags, got.Attachment,
+						SampleAttached|SampleJavaFrames, vm.Serial)
 				}
 				s.check(t, w, s.request(), EndRoot) // from what is cached now
 			})
@@ -232,7 +233,8 @@ func TestKernelDepth(t *testing.T) {
 		for _, test := range []struct {
 			depth int
 			end   WalkEnd
-		}{{1, EndRoot}, {1000, EndRoot}, {1024, EndRoot}, {1025, EndRoot}, {1147, EndRoot}, {1148, EndRoot}, {3000, EndRoot}, {MaxWalkedFrames, EndRoot}, {MaxWalkedFrames + 1, EndDeep}, {7000, EndDeep}} {
+		}{{1, EndRoot}, {1000, EndRoot}, {1024, EndRoot}, {1025, EndRoot}, {1147, EndRoot}, {1148, EndRoot},
+			{3000, EndRoot}, {MaxWalkedFrames, EndRoot}, {MaxWalkedFrames + 1, EndDeep}, {7000, EndDeep}} {
 			compiled := vm.newStack(t, 2<<20).entry(anchor{})
 			interpreted := vm.newStack(t, 2<<20).entry(anchor{})
 			for range test.depth {

@@ -36,7 +36,8 @@ func TestKernelWaitsInside(t *testing.T) {
 				out, outEnds := onThread(t, wait)
 				other, otherEnds := onThread(t, wait) // the thread before it with its id was inside
 				born := w.known(t)[in].Born
-				for tid, of := range map[uint32]Inside{in: {Born: born, Time: 1}, out: {Born: w.known(t)[out].Born}, other: {Born: born - 1, Time: 1}} {
+				for tid, of := range map[uint32]Inside{in: {Born: born, Time: 1}, out: {Born: w.known(t)[out].Born},
+					other: {Born: born - 1, Time: 1}} {
 					if err := w.objects.ThreadsInside.Put(tid, of); err != nil {
 						t.Fatal(err)
 					}
@@ -57,7 +58,8 @@ func TestKernelWaitsInside(t *testing.T) {
 						recorded += s.length
 					}
 					if (s.tid == in || s.tid == out || s.tid == other) && time.Duration(s.mean) != want {
-						t.Errorf("thread %d waited for %v, recorded as one of %v, want %v", s.tid, s.length, time.Duration(s.mean), want)
+						t.Errorf("thread %d waited for %v, recorded as one of %v, want %v", s.tid, s.length,
+							time.Duration(s.mean), want)
 					}
 				}
 				// The runtime's signals may divide some waits into shorter ones. A seventh of the

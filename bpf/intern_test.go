@@ -34,7 +34,8 @@ func (k *knownFrames) interned(t *testing.T, w *walker, r WalkTestRequest) (s Sa
 	}
 	s, own = k.complete(t, raw[:out.Len], r.Lost == 0)
 	if s.Pid != r.Pid || s.Tid != r.Tid || s.ClassEpoch != r.Words || binary.NativeEndian.Uint64(s.Comm) != r.Begin {
-		t.Errorf("of thread %d of %d in epoch %d named %q, want %d of %d in %d named %c", s.Tid, s.Pid, s.ClassEpoch, s.Comm, r.Tid, r.Pid, r.Words, rune(r.Begin))
+		t.Errorf("of thread %d of %d in epoch %d named %q, want %d of %d in %d named %c", s.Tid, s.Pid, s.ClassEpoch,
+			s.Comm, r.Tid, r.Pid, r.Words, rune(r.Begin))
 	}
 	return s, own
 }
@@ -69,7 +70,8 @@ func (k *knownFrames) complete(t *testing.T, raw []byte, out bool) (s Sample, ow
 		}
 		own, tag, known = len(short.User), short.Base, frames
 		s = Sample{
-			Header: &short.Header, End: WalkEnd(short.End), Flags: short.Flags, User: slices.Concat(short.User, known), Kernel: short.Kernel,
+			Header: &short.Header, End: WalkEnd(short.End), Flags: short.Flags, User: slices.Concat(short.User, known),
+			Kernel:     short.Kernel,
 			ClassEpoch: k.epoch[short.Base], Comm: name,
 		}
 	default:
@@ -242,8 +244,10 @@ func TestKernelInternedLoss(t *testing.T) {
 		spin(t, func() bool { return counts()[SamplesDroppedRingFull] > before[SamplesDroppedRingFull]+20 })
 		stop()
 		c := counts()
-		if attempted, delivered := c[SamplesAttempted], c[SamplesDelivered]; attempted != delivered+c[SamplesDroppedRingFull]+c[SamplesDroppedNoScratch] {
-			t.Errorf("round %d: attempted %d, delivered %d, dropped %d", round, attempted, delivered, c[SamplesDroppedRingFull])
+		if attempted, delivered := c[SamplesAttempted], c[SamplesDelivered]; attempted != delivered+
+			c[SamplesDroppedRingFull]+c[SamplesDroppedNoScratch] {
+			t.Errorf("round %d: attempted %d, delivered %d, dropped %d", round, attempted, delivered,
+				c[SamplesDroppedRingFull])
 		}
 		var drained, bytes uint64
 		drain(t, o, func(raw []byte) {

@@ -64,7 +64,8 @@ func newIORing(t *testing.T, entries uint32) *ioRing {
 		{&r.cq, cqRing, p.CQEs + 16*p.CQEntries},
 		{&r.entries, sqEntries, 64 * p.SQEntries},
 	} {
-		mem, err := unix.Mmap(r.fd, m.offset, int(m.size), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED|unix.MAP_POPULATE)
+		mem, err := unix.Mmap(r.fd, m.offset, int(m.size), unix.PROT_READ|unix.PROT_WRITE,
+			unix.MAP_SHARED|unix.MAP_POPULATE)
 		if err != nil {
 			t.Fatalf("map a queue of io_uring: %v", err)
 		}
@@ -117,7 +118,8 @@ func (r *ioRing) try(t *testing.T, buffers [][]byte) (canceled [][]byte) {
 	atomic.StoreUint32(word(r.sq, r.offsets.SQTail), r.submits)
 	const getEvents = 1
 	head, tail := word(r.cq, r.offsets.CQHead), word(r.cq, r.offsets.CQTail)
-	for n := uintptr(len(buffers)); int(atomic.LoadUint32(tail)-*head) < len(buffers); n = 0 { // a signal ends a wait early
+	// a signal ends a wait early
+	for n := uintptr(len(buffers)); int(atomic.LoadUint32(tail)-*head) < len(buffers); n = 0 {
 		_, _, errno := unix.Syscall6(unix.SYS_IO_URING_ENTER, uintptr(r.fd), n, uintptr(len(buffers)), getEvents, 0, 0)
 		if errno != 0 && errno != unix.EINTR {
 			t.Fatalf("io_uring_enter: %v", errno)
@@ -184,7 +186,8 @@ func TestKernelIOWorkerSamples(t *testing.T) {
 			}
 			samples++
 			if len(s.User) != 0 || s.End != EndNone || s.Flags&SampleKernel == 0 || len(s.Kernel) == 0 {
-				t.Errorf("%d user frames, ended by %q, flags %#x, %d kernel frames", len(s.User), s.End, s.Flags, len(s.Kernel))
+				t.Errorf("%d user frames, ended by %q, flags %#x, %d kernel frames", len(s.User), s.End, s.Flags,
+					len(s.Kernel))
 			}
 			if s.Pid != uint32(os.Getpid()) || s.Tid == s.Pid {
 				t.Errorf("thread %d of process %d, want one of %d", s.Tid, s.Pid, os.Getpid())

@@ -16,7 +16,8 @@ import (
 // other error.
 func needKernel(t testing.TB, err error) {
 	t.Helper()
-	if err != nil && os.Getenv("CI") == "" && (errors.Is(err, unix.EPERM) || errors.Is(err, unix.EACCES)) && os.Getuid() != 0 {
+	if err != nil && os.Getenv("CI") == "" && (errors.Is(err, unix.EPERM) || errors.Is(err, unix.EACCES)) &&
+		os.Getuid() != 0 {
 		t.Skipf("needs CAP_BPF and CAP_PERFMON: %v", err)
 	}
 	if err != nil {
@@ -39,7 +40,8 @@ func checkVerified(t *testing.T, programs ...*ebpf.Program) {
 		n, _ := info.VerifiedInstructions()
 		t.Logf("%s: %d instructions verified", info.Name, n)
 		if n > mostVerified {
-			t.Errorf("%s: the verifier followed %d instructions, at most %d are to be: see what made them more", info.Name, n, mostVerified)
+			t.Errorf("%s: the verifier followed %d instructions, at most %d are to be: see what made them more",
+				info.Name, n, mostVerified)
 		}
 	}
 }

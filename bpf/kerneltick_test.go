@@ -97,8 +97,10 @@ func TestKernelTickLoad(t *testing.T) {
 		t.Fatal(err)
 	}
 	others := otherCPUs(cpus, mine)
-	all, each := loadKernelTick(t, Options{Contexts: ModePartial}, KernelTickOptions{Hook: ExpireTick, Share: 1, OtherClock: others})
-	some, quarter := loadKernelTick(t, Options{Contexts: ModeChain, CheckContexts: true}, KernelTickOptions{Hook: ExpireTick, Share: 1. / 4, OtherClock: others})
+	all, each := loadKernelTick(t, Options{Contexts: ModePartial},
+		KernelTickOptions{Hook: ExpireTick, Share: 1, OtherClock: others})
+	some, quarter := loadKernelTick(t, Options{Contexts: ModeChain, CheckContexts: true},
+		KernelTickOptions{Hook: ExpireTick, Share: 1. / 4, OtherClock: others})
 	ticks := []*KernelTick{each, quarter}
 	sample := func(on bool) {
 		for _, k := range ticks {
@@ -157,7 +159,8 @@ func kernelTickSamples(t *testing.T, hook TickHook) {
 		t.Fatal(err)
 	}
 	others := otherCPUs(cpus, mine)
-	o, k := loadKernelTick(t, Options{}, KernelTickOptions{Hook: hook, Share: 1, Entries: []CodeRange{entry}, OtherClock: others})
+	o, k := loadKernelTick(t, Options{}, KernelTickOptions{Hook: hook, Share: 1, Entries: []CodeRange{entry},
+		OtherClock: others})
 	attachKernelTick(t, k)
 	zero, err := os.Open("/dev/zero")
 	if err != nil {
@@ -211,7 +214,8 @@ func kernelTickSamples(t *testing.T, hook TickHook) {
 		t.Fatal(err)
 	}
 	if c[SamplesAttempted] != c[SamplesDelivered]+c[SamplesDroppedRingFull]+c[SamplesDroppedNoScratch] {
-		t.Errorf("attempted %d, delivered %d, dropped %d", c[SamplesAttempted], c[SamplesDelivered], c[SamplesDroppedRingFull]+c[SamplesDroppedNoScratch])
+		t.Errorf("attempted %d, delivered %d, dropped %d", c[SamplesAttempted], c[SamplesDelivered],
+			c[SamplesDroppedRingFull]+c[SamplesDroppedNoScratch])
 	}
 	if got := uint64(inUser + inKernel); got != c[SamplesDelivered] {
 		t.Errorf("%d samples in the ring, %d delivered", got, c[SamplesDelivered])

@@ -30,7 +30,8 @@ func (vm *fakeVM) newThreadByID(stackBase uint64) *fakeThread {
 func (w *walker) know(t testing.TB, th *fakeThread, asOf uint64) {
 	t.Helper()
 	key := KnownThreadKey{Pid: th.vm.pid(), OwnTid: th.ownTID}
-	if err := w.KnownThreads.Put(&key, &KnownThread{Thread: th.javaThread, AsOf: asOf, Serial: th.vm.Serial}); err != nil {
+	if err := w.KnownThreads.Put(&key, &KnownThread{Thread: th.javaThread, AsOf: asOf,
+		Serial: th.vm.Serial}); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -49,7 +50,8 @@ func TestKernelThreadByID(t *testing.T) {
 		for range 2 { // once from the table, once from the cache
 			ret, out := w.run(t, w.Thread, th.on(WalkTestRequest{Pid: vm.pid(), Thread: register}))
 			if want == 0 && ret != 1 || want != 0 && (ret != 0 || out.JavaThread != want || out.StackBase != 0x7000) {
-				t.Errorf("%s: returned %d, thread %#x, stack base %#x; want %#x", why, ret, out.JavaThread, out.StackBase, want)
+				t.Errorf("%s: returned %d, thread %#x, stack base %#x; want %#x", why, ret, out.JavaThread,
+					out.StackBase, want)
 			}
 		}
 	}
@@ -66,9 +68,15 @@ func TestKernelThreadByID(t *testing.T) {
 	find(th.javaThread, "in the list, again")
 
 	for why, spoil := range map[string]func(uint64){
-		"the JavaThread is another thread's": func(v uint64) { vm.meta.put32(th.osThread+uint64(vm.OsThreadId), uint32(v)) },
-		"the JavaThread has no OSThread":     func(v uint64) { vm.meta.put64(th.javaThread+uint64(vm.ThreadOs), v&^0xff<<32) },
-		"there is no JavaThread any more":    func(v uint64) { vm.meta.put64(th.javaThread, v) },
+		"the JavaThread is another thread's": func(v uint64) {
+			vm.meta.put32(th.osThread+uint64(vm.OsThreadId),
+				uint32(v))
+		},
+		"the JavaThread has no OSThread": func(v uint64) {
+			vm.meta.put64(th.javaThread+uint64(vm.ThreadOs),
+				v&^0xff<<32)
+		},
+		"there is no JavaThread any more": func(v uint64) { vm.meta.put64(th.javaThread, v) },
 	} {
 		vtable, os := vm.meta.word(th.javaThread), vm.meta.word(th.javaThread+uint64(vm.ThreadOs))
 		spoil(0x1234)
@@ -192,7 +200,8 @@ func TestKernelThreadForgotten(t *testing.T) {
 		}
 	}
 	ended <- key
-	for deadline := time.Now().Add(time.Minute); o.KnownThreads.Lookup(&key, new(KnownThread)) == nil; time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); o.KnownThreads.Lookup(&key,
+		new(KnownThread)) == nil; time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatal("the thread is still known")
 		}

@@ -10,11 +10,13 @@ var templates = []template{
 	{name: "large", frame: 400, prologue: prologueC2(400), epilogue: epilogue17(400)},
 	{name: "smallest", frame: 16, prologue: []instruction{bang, pushRBP}, epilogue: []instruction{popRBP, ret}},
 	{name: "no bang", frame: 32, prologue: []instruction{subRSPWide(24), storeRBP(16)}, epilogue: epilogue17(32)},
-	{name: "no bang, large", frame: 304, prologue: []instruction{subRSPWide(296), storeRBP(288)}, epilogue: epilogue17(304)},
+	{name: "no bang, large", frame: 304, prologue: []instruction{subRSPWide(296), storeRBP(288)},
+		epilogue: epilogue17(304)},
 	{name: "no bang, barrier", frame: 32,
 		prologue: []instruction{subRSPWide(24), storeRBP(16), nop3, barrier, jneSlow}, epilogue: epilogue17(32)},
 	{name: "C2 barrier", frame: 64, prologue: append(prologueC2(64), barrier, jneSlow), epilogue: epilogue17(64)},
-	{name: "C1 barrier", frame: 192, prologue: append(prologueC2(192), nop, barrier, jeDone, callSlow), epilogue: epilogue17(192)},
+	{name: "C1 barrier", frame: 192, prologue: append(prologueC2(192), nop, barrier, jeDone, callSlow),
+		epilogue: epilogue17(192)},
 	{name: "frame pointer", frame: 48, keepsRBP: true,
 		prologue: []instruction{bang, pushRBP, movRBP, subRSP(32)}, epilogue: epilogue17(48)},
 	{name: "frame pointer, no bang", frame: 304, keepsRBP: true,
@@ -24,8 +26,10 @@ var templates = []template{
 		epilogue: []instruction{addRSP(32), popRBP, pollStack, jaSlow, ret}},
 	{name: "JDK 11 poll", frame: 48, prologue: prologueC2(48),
 		epilogue: []instruction{addRSP(32), popRBP, loadPoll, pollThread, ret}},
-	{name: "JDK 8 poll", frame: 48, prologue: prologueC2(48), epilogue: []instruction{addRSP(32), popRBP, pollPage, ret}},
-	{name: "JDK 8 poll, large", frame: 400, prologue: prologueC2(400), epilogue: []instruction{addRSP(384), popRBP, pollPage, ret}},
+	{name: "JDK 8 poll", frame: 48, prologue: prologueC2(48), epilogue: []instruction{addRSP(32), popRBP, pollPage,
+		ret}},
+	{name: "JDK 8 poll, large", frame: 400, prologue: prologueC2(400),
+		epilogue: []instruction{addRSP(384), popRBP, pollPage, ret}},
 	{name: "rethrow", frame: 48, prologue: prologueC2(48), epilogue: []instruction{addRSP(32), popRBP, rethrow}},
 	{name: "native method, 17", frame: 80, keepsRBP: true, prologue: []instruction{bang, pushRBP, movRBP, subRSP(64)},
 		epilogue: []instruction{leave, exceptionWide, jneException, ret}},
@@ -59,10 +63,12 @@ func TestKernelLeafRule(t *testing.T) {
 					for i, step := range asm.steps {
 						s.pc = leaf.begin + step.off
 						s.frames = append(callers[:len(callers):len(callers)], placedFrame{leaf.jit(s.pc), callerSP})
-						rule, _ := w.run(t, w.Leaf, WalkTestRequest{Pc: s.pc, Begin: leaf.begin, Complete: asm.complete})
+						rule, _ := w.run(t, w.Leaf, WalkTestRequest{Pc: s.pc, Begin: leaf.begin,
+							Complete: asm.complete})
 						sp, bp := leafRule(rule).caller(s, leaf.frame)
 						if sp != callerSP || bp != callerBP {
-							t.Errorf("rule %d: caller has sp %#x, bp %#x, want %#x, %#x", rule, sp, bp, callerSP, callerBP)
+							t.Errorf("rule %d: caller has sp %#x, bp %#x, want %#x, %#x", rule, sp, bp, callerSP,
+								callerBP)
 						}
 						if s.check(t, w, s.request(), EndRoot); t.Failed() {
 							t.Fatalf("before instruction %d, %s, called by compiled code: %v", i, step.text, compiled)

@@ -245,7 +245,8 @@ func TestKernelListenerCallers(t *testing.T) {
 				t.Run(c.name, func(t *testing.T) {
 					s := vm.newStack(t, 64<<10).entry(anchor{})
 					want := c.caller(s)
-					l.open(t, CallWatch{Watch: Watch{Number: 1, StartTicks: l.start, Addresses: [3]uint64{1, callee.begin}, Limit: 1}})
+					l.open(t, CallWatch{Watch: Watch{Number: 1, StartTicks: l.start,
+						Addresses: [3]uint64{1, callee.begin}, Limit: 1}})
 					l.hit(t, s.entered(callee.begin))
 					got := l.window(t).Hits[0]
 					if f := Frame(got.Caller); f != want {
@@ -274,7 +275,8 @@ func TestKernelListenerWithoutVM(t *testing.T) {
 	l := newListener(t)
 	vm := newFakeVM(t, builds[1])
 	callee, caller := vm.typical(32), vm.typical(48)
-	window := CallWatch{Watch: Watch{Number: 1, StartTicks: l.start, Addresses: [3]uint64{callee.begin}, Limit: 9, Deliver: 1}}
+	window := CallWatch{Watch: Watch{Number: 1, StartTicks: l.start, Addresses: [3]uint64{callee.begin}, Limit: 9,
+		Deliver: 1}}
 	l.open(t, window)
 	request := vm.newStack(t, 8<<10).compiled(caller, 0x40).entered(callee.begin)
 	l.hit(t, request)
@@ -289,7 +291,8 @@ func TestKernelListenerWithoutVM(t *testing.T) {
 		t.Fatalf("%d calls, want 2", len(calls))
 	}
 	for _, c := range calls {
-		if Frame(c.Callee) != native(callee.begin) || Frame(c.Caller) != native(caller.begin+0x40) || c.Attachment != 0 {
+		if Frame(c.Callee) != native(callee.begin) || Frame(c.Caller) != native(caller.begin+0x40) ||
+			c.Attachment != 0 {
 			t.Errorf("call is %+v", c)
 		}
 	}
@@ -312,7 +315,8 @@ func TestKernelListenerLimit(t *testing.T) {
 	}
 	for i, entry := range []uint32{0, 2, 2, 1} {
 		h := got.Hits[i]
-		if h.Entry != entry || Frame(h.Callee) != native(w.Watch.Addresses[entry]) || Frame(h.Caller) != native(0x5000+uint64(i)) {
+		if h.Entry != entry || Frame(h.Callee) != native(w.Watch.Addresses[entry]) ||
+			Frame(h.Caller) != native(0x5000+uint64(i)) {
 			t.Errorf("hit %d is %+v", i, h)
 		}
 		if i > 0 && h.Time < got.Hits[i-1].Time {
@@ -353,7 +357,8 @@ func TestKernelListenerDelivers(t *testing.T) {
 		t.Fatal(err)
 	}
 	callee := vm.typical(32)
-	l.open(t, CallWatch{Watch: Watch{Number: 12, StartTicks: l.start, Addresses: [3]uint64{callee.begin}, Limit: MaxListenerHits, Deliver: 1}})
+	l.open(t, CallWatch{Watch: Watch{Number: 12, StartTicks: l.start, Addresses: [3]uint64{callee.begin},
+		Limit: MaxListenerHits, Deliver: 1}})
 	const hits = 100
 	for range hits {
 		l.hit(t, vm.newStack(t, 8<<10).entry(anchor{}).entered(callee.begin))
@@ -371,12 +376,14 @@ func TestKernelListenerDelivers(t *testing.T) {
 		if c != want {
 			t.Errorf("call %d is %+v, want %+v", i, c, want)
 		}
-		if h := w.Hits[i]; c.Header.Time != h.Time || c.Header.Tid != h.Tid || c.Header.Pid != uint32(l.pid) || c.Header.Kind != EventCall {
+		if h := w.Hits[i]; c.Header.Time != h.Time || c.Header.Tid != h.Tid || c.Header.Pid != uint32(l.pid) ||
+			c.Header.Kind != EventCall {
 			t.Errorf("header of call %d is %+v, its hit %+v", i, c.Header, h)
 		}
 	}
 	n := uint64(len(calls))
-	l.counted(t, map[Counter]uint64{CallHits: hits, CallHitsRefused: 0, CallsAttempted: hits, CallsDelivered: n, CallsDroppedRingFull: hits - n})
+	l.counted(t, map[Counter]uint64{CallHits: hits, CallHitsRefused: 0, CallsAttempted: hits, CallsDelivered: n,
+		CallsDroppedRingFull: hits - n})
 	if w.Watch.Claimed != hits || w.Hits[hits-1].Callee == 0 {
 		t.Errorf("the window has %d hits", w.Watch.Claimed)
 	}

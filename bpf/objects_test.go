@@ -19,15 +19,18 @@ import (
 // objects are all that the agent loads, as they are for this machine.
 var objects = map[string]func() (*ebpf.CollectionSpec, error){
 	"profile": LoadProfile, "codemap": LoadCodeMap, "burst": LoadBurst, "listener": LoadListener, "branch": LoadBranch,
-	"exact": LoadExact, "usdt": LoadUsdt, "probe": LoadProbe, "fault": LoadFault, "enter": LoadEnter, "timing": LoadTiming, "kerneltick": LoadKernelTick,
+	"exact": LoadExact, "usdt": LoadUsdt, "probe": LoadProbe, "fault": LoadFault, "enter": LoadEnter,
+	"timing": LoadTiming, "kerneltick": LoadKernelTick,
 	"offcpu": LoadOffCPU, "invocation": LoadInvocation, "waiting": LoadWaiting, "runtime": LoadRunTime,
 }
 
 // loadedBy are tests that load the objects into a kernel as the agent does: the rig of old kernels
 // runs them.
 var loadedBy = map[string]func(*testing.T){
-	"profile": TestKernelLoad, "codemap": TestKernelLoad, "burst": TestKernelBeside, "listener": TestKernelBeside, "branch": TestKernelBeside,
-	"exact": TestKernelBeside, "usdt": TestKernelBeside, "probe": TestKernelLoadProbes, "fault": TestKernelLoadProbes, "enter": TestKernelLoadEnters,
+	"profile": TestKernelLoad, "codemap": TestKernelLoad, "burst": TestKernelBeside, "listener": TestKernelBeside,
+	"branch": TestKernelBeside,
+	"exact":  TestKernelBeside, "usdt": TestKernelBeside, "probe": TestKernelLoadProbes, "fault": TestKernelLoadProbes,
+	"enter":  TestKernelLoadEnters,
 	"timing": TestKernelLoadTimings, "kerneltick": TestKernelTickSamples, "offcpu": TestKernelWaits,
 	"invocation": TestKernelBeside, "waiting": TestKernelStillWaiting, "runtime": TestKernelRunTimes,
 }
@@ -104,9 +107,12 @@ func TestHelpers(t *testing.T) {
 				// The kernel's own walk of user stacks crashed hosts that have uprobes (fixed in
 				// 6.13).
 				flags, ok := constantArgument(prog.Instructions[:i], asm.R4)
-				kernelStack := object == "kerneltick" && (ok && flags == 0 || flags == 0xff) // BPF_F_SKIP_FIELD_MASK at most
-				if !kernelStack && (!ok || flags != 0 || !(object == "profile" && name == "tick" || object == "offcpu")) {
-					t.Errorf("%s calls %v with flags %#x (constant: %v): only programs of ticks and of the scheduler may, for stacks of the kernel", name, fn, flags, ok)
+				// BPF_F_SKIP_FIELD_MASK at most
+				kernelStack := object == "kerneltick" && (ok && flags == 0 || flags == 0xff)
+				if !kernelStack && (!ok || flags != 0 || !(object == "profile" && name == "tick" ||
+					object == "offcpu")) {
+					t.Errorf("%s calls %v with flags %#x (constant: %v): only programs of ticks and of the scheduler "+
+						"may, for stacks of the kernel", name, fn, flags, ok)
 				}
 			}
 		}
@@ -244,7 +250,8 @@ func TestMaps(t *testing.T) {
 					t.Errorf("%s: %s is there for %s only", object, name, architecture)
 					continue
 				}
-				if m.Type != w.Type || m.KeySize != w.KeySize || m.ValueSize != w.ValueSize || m.MaxEntries != w.MaxEntries {
+				if m.Type != w.Type || m.KeySize != w.KeySize || m.ValueSize != w.ValueSize ||
+					m.MaxEntries != w.MaxEntries {
 					t.Errorf("%s: %s is %v for %s, want %v", object, name, m, architecture, w)
 				}
 			}

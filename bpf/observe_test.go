@@ -52,7 +52,8 @@ func onCPU(t *testing.T, cpu int, f func()) {
 func TestProbeToldOnEachCPU(t *testing.T) {
 	q := newProber(t, Options{})
 	const hits = 97*2 + 1
-	for _, test := range []struct{ every, least, most uint32 }{{0, 0, 0}, {1, hits, hits}, {97, 2, 3}, {hits, 1, 1}, {hits + 1, 0, 1}} {
+	for _, test := range []struct{ every, least, most uint32 }{{0, 0, 0}, {1, hits, hits}, {97, 2, 3}, {hits, 1, 1},
+		{hits + 1, 0, 1}} {
 		probe := q.attach(t, q.p.AllocationOutside, test.every)
 		for _, cpu := range cpus(t) {
 			onCPU(t, cpu, func() {
@@ -72,7 +73,8 @@ func TestProbeToldOnEachCPU(t *testing.T) {
 				told++
 			}
 			if told < test.least || told > test.most {
-				t.Errorf("one in %d, CPU %d: %d of %d were told, want %d to %d", test.every, cpu, told, hits, test.least, test.most)
+				t.Errorf("one in %d, CPU %d: %d of %d were told, want %d to %d", test.every, cpu, told, hits,
+					test.least, test.most)
 			}
 			if n := counts[cpu]; n.Hits != hits || n.Told != uint64(told) {
 				t.Errorf("one in %d, CPU %d: counted %+v, want %d and %d", test.every, cpu, n, hits, told)
@@ -151,8 +153,10 @@ func TestKernelObservationContext(t *testing.T) {
 	probe := q.attach(t, q.p.ValueProbe, 1)
 	probe.hit(allocated(0, 0))
 	got := q.one(t)
-	if got.Tid != uint32(unix.Gettid()) || got.Attachment != proberSerial || got.ClassEpoch != 3 || got.seen.Stops != 9 || got.Stopped != 1 {
-		t.Errorf("thread %d of VM %d, %d classes, %d stops, stopped %d", got.Tid, got.Attachment, got.ClassEpoch, got.seen.Stops, got.Stopped)
+	if got.Tid != uint32(unix.Gettid()) || got.Attachment != proberSerial || got.ClassEpoch != 3 ||
+		got.seen.Stops != 9 || got.Stopped != 1 {
+		t.Errorf("thread %d of VM %d, %d classes, %d stops, stopped %d", got.Tid, got.Attachment, got.ClassEpoch,
+			got.seen.Stops, got.Stopped)
 	}
 	if len(got.User) == 0 || got.User[0] != native(probe.pc) || len(got.Kernel) != 0 || got.Flags != SampleAttached {
 		t.Errorf("%d frames from %#x on, flags %#x; want %#x", len(got.User), uint64(got.User[0]), got.Flags, probe.pc)
@@ -165,6 +169,7 @@ func TestKernelObservationContext(t *testing.T) {
 	}
 	probe.hit(allocated(0, 0))
 	if got := q.one(t); got.Attachment != 0 || got.seen.Stops != 0 || got.Stopped != 0 || len(got.User) == 0 {
-		t.Errorf("of no VM: VM %d, %d stops, stopped %d, %d frames", got.Attachment, got.seen.Stops, got.Stopped, len(got.User))
+		t.Errorf("of no VM: VM %d, %d stops, stopped %d, %d frames", got.Attachment, got.seen.Stops, got.Stopped,
+			len(got.User))
 	}
 }

@@ -71,9 +71,11 @@ type OffCPU struct {
 	woken   *ebpf.Program // nil unless wakers are recorded
 	links   []link.Link
 	tasks   *link.Iter
-	event   int    // perf event of a task: while there is one, the kernel calls __perf_event_task_sched_in at each switch
-	begun   uint32 // how often Begin was called
-	turn    uint16 // rotation
+	// perf event of a task: while there is one, the kernel calls __perf_event_task_sched_in at each
+	// switch
+	event int
+	begun uint32 // how often Begin was called
+	turn  uint16 // rotation
 }
 
 // offCPUObjects are what of the object is always loaded.
@@ -270,7 +272,8 @@ func (f *OffCPU) Rotate(every uint32) error {
 	if f.turn++; f.turn == 0 {
 		f.turn = 1
 	}
-	if err := errors.Join(f.objects.FollowEvery.Set(min(max(every, 1), MaxFollowEvery)), f.objects.Rotation.Set(f.turn)); err != nil {
+	if err := errors.Join(f.objects.FollowEvery.Set(min(max(every, 1), MaxFollowEvery)),
+		f.objects.Rotation.Set(f.turn)); err != nil {
 		return fmt.Errorf("set which waits are followed: %w", err)
 	}
 	return nil
@@ -312,5 +315,6 @@ func (f *OffCPU) Close() error {
 	if f.event >= 0 {
 		errs = append(errs, unix.Close(f.event))
 	}
-	return errors.Join(append(errs, f.returns.Close(), f.woken.Close(), f.objects.Switches.Close(), f.objects.Begins.Close(), f.objects.EachThread.Close(), f.objects.OffCPUMaps.Close())...)
+	return errors.Join(append(errs, f.returns.Close(), f.woken.Close(), f.objects.Switches.Close(),
+		f.objects.Begins.Close(), f.objects.EachThread.Close(), f.objects.OffCPUMaps.Close())...)
 }

@@ -59,7 +59,8 @@ func TestKernelWaits(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	if away.Since == 0 || away.State != uint32(AwayBlocked) || away.Pid != uint32(os.Getpid()) || away.Start == 0 || away.Pc == 0 {
+	if away.Since == 0 || away.State != uint32(AwayBlocked) || away.Pid != uint32(os.Getpid()) || away.Start == 0 ||
+		away.Pc == 0 {
 		t.Errorf("the thread that reads: %+v", away)
 	}
 	if _, err := unix.Write(pipe[1], []byte{1}); err != nil {
@@ -85,7 +86,8 @@ func TestKernelWaits(t *testing.T) {
 		t.Fatalf("no wait of thread %d of %v or longer among %+v", tid, long, all)
 		return
 	}
-	s := find(sleeper, length/2) // the timer runs before the thread has left its CPU, which takes a while on a busy machine
+	// the timer runs before the thread has left its CPU, which takes a while on a busy machine
+	s := find(sleeper, length/2)
 	if s.length > ended.Sub(began) {
 		t.Errorf("a sleep of %v within %v: %+v", length, ended.Sub(began), s)
 	}
@@ -95,7 +97,8 @@ func TestKernelWaits(t *testing.T) {
 	}
 	for _, s := range []seenWait{s, r} {
 		if len(s.user) < 3 || s.user[0] != Frame(uint64(FrameNative)<<60|s.pc) || s.kernel < 4 {
-			t.Errorf("%d user frames, %d of the kernel, the first %v at %#x", len(s.user), s.kernel, s.user[:min(1, len(s.user))], s.pc)
+			t.Errorf("%d user frames, %d of the kernel, the first %v at %#x", len(s.user), s.kernel,
+				s.user[:min(1, len(s.user))], s.pc)
 		}
 	}
 }
@@ -116,7 +119,8 @@ func TestKernelWaitsOfChosen(t *testing.T) {
 	})
 	waitFor(t, "the reader to sleep", func() bool { return threadState(t, reader) == 'S' })
 	// A process that is chosen before the recording begins must not keep its threads out of it.
-	if err := errors.Join(w.o.Pids.Put(uint32(os.Getpid()), uint8(1)), w.Follow(), w.o.Pids.Delete(uint32(os.Getpid()))); err != nil {
+	if err := errors.Join(w.o.Pids.Put(uint32(os.Getpid()), uint8(1)), w.Follow(),
+		w.o.Pids.Delete(uint32(os.Getpid()))); err != nil {
 		t.Fatal(err)
 	}
 	if err := w.Begin(time.Millisecond); err != nil {
@@ -175,7 +179,8 @@ func TestKernelWaitsOfChosen(t *testing.T) {
 		child.Process.Kill()
 		child.Wait()
 	}()
-	if err := w.o.Pids.Put(uint32(child.Process.Pid), uint8(1)); err != nil { // as the program at fork does, which is not attached
+	// as the program at fork does, which is not attached
+	if err := w.o.Pids.Put(uint32(child.Process.Pid), uint8(1)); err != nil {
 		t.Fatal(err)
 	}
 	waitFor(t, "the child to sleep", func() bool { return w.known(t)[uint32(child.Process.Pid)].Since != 0 })
@@ -316,7 +321,8 @@ func TestKernelWaitsUnpaid(t *testing.T) {
 	for _, d := range took {
 		all += d
 	}
-	t.Logf("%d waits seen, %d thinned, the interval is %v in the end; %v of %v, +- %v", seen, thinned, mean, sum, all, time.Duration(math.Sqrt(variance)))
+	t.Logf("%d waits seen, %d thinned, the interval is %v in the end; %v of %v, +- %v", seen, thinned, mean, sum, all,
+		time.Duration(math.Sqrt(variance)))
 	if mean <= first || thinned == 0 {
 		t.Errorf("the interval is %v in the end, %d of %d waits are thinned", mean, thinned, seen)
 	}

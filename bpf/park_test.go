@@ -63,7 +63,8 @@ func TestKernelUnpark(t *testing.T) {
 	unpark := p.attach(t, p.p.Unparks, 1)
 	for class, want := range map[string]bool{
 		"java/util/concurrent/locks/ReentrantLock$NonfairSync": true, "java/util/concurrent/locks/StampedLock": true,
-		"java/util/concurrent/FutureTask": false, "java/util/concurrent/locks/AbstractQueuedSynchronizer$ConditionObject": false,
+		"java/util/concurrent/FutureTask":                                       false,
+		"java/util/concurrent/locks/AbstractQueuedSynchronizer$ConditionObject": false,
 	} {
 		p.meta.put64(p.thread.slot, p.thread.javaThread)
 		h := newFakeHeap(t)
@@ -125,7 +126,8 @@ func TestKernelPark(t *testing.T) {
 			}
 			p.meta.put64(p.thread.javaThread+threadObject, to)
 			got := p.park(t)
-			if got.seen.What != ObservedPark || got.seen.Count != 2 || got.seen.Values[0] == 0 || got.text != test.want {
+			if got.seen.What != ObservedPark || got.seen.Count != 2 || got.seen.Values[0] == 0 ||
+				got.text != test.want {
 				t.Errorf("%+v for a %q, want a %q", got.seen, got.text, test.want)
 			}
 			if want := map[bool]uint64{true: sync}[test.want != ""]; got.seen.Object != want {
@@ -214,7 +216,8 @@ func TestKernelParkOfNewThread(t *testing.T) {
 				p.end.hit(kept(seen))
 				got := p.one(t)
 				if got.text != test.class || got.Flags&SampleJavaThread != 0 != test.known {
-					t.Errorf("%#x in a register: parked for a %q, flags %#x; want a %q", seen, got.text, got.Flags, test.class)
+					t.Errorf("%#x in a register: parked for a %q, flags %#x; want a %q", seen, got.text, got.Flags,
+						test.class)
 				}
 			}
 		})

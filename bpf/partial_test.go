@@ -97,7 +97,8 @@ func (p *partial) expect(why string, got taken, want int) {
 		base = p.serial
 	}
 	if int(got.Shared.Own) != len(own) || int(got.Shared.Frames) != want || got.Shared.Base != base {
-		p.t.Errorf("%s: %d frames of its own, %d of %d; want %d, %d of %d", why, got.Shared.Own, got.Shared.Frames, got.Shared.Base,
+		p.t.Errorf("%s: %d frames of its own, %d of %d; want %d, %d of %d", why, got.Shared.Own, got.Shared.Frames,
+			got.Shared.Base,
 			len(own), want, base)
 	}
 	end := EndRoot
@@ -109,7 +110,8 @@ func (p *partial) expect(why string, got taken, want int) {
 	compare(p.t, got.Sample, own, end)
 	whole, ok := p.received.splice(got)
 	if !ok || whole.end != EndRoot || !slices.Equal(whole.frames, stack) {
-		p.t.Errorf("%s: received: %v; completed to %d frames, ended by %v, want these %d", why, ok, len(whole.frames), whole.end, len(stack))
+		p.t.Errorf("%s: received: %v; completed to %d frames, ended by %v, want these %d", why, ok, len(whole.frames),
+			whole.end, len(stack))
 	}
 	if p.t.Failed() {
 		p.t.Fatal(why)
@@ -473,13 +475,15 @@ func TestKernelPartialDeep(t *testing.T) {
 			got := p.w.take(t, p.request())
 			whole, ok := p.received.splice(got)
 			want := p.top().want()
-			if !ok || len(whole.frames) < MaxUserFrames || !slices.Equal(whole.frames, want[:len(whole.frames)]) || whole.end != EndDepth {
+			if !ok || len(whole.frames) < MaxUserFrames || !slices.Equal(whole.frames, want[:len(whole.frames)]) ||
+				whole.end != EndDepth {
 				t.Fatalf("completed to %d frames, received %v, ended by %v", len(whole.frames), ok, whole.end)
 			}
 		}
 		p.ret(2900)
 		got := p.w.take(t, p.request())
-		if whole, ok := p.received.splice(got); !ok || !slices.Equal(whole.frames, p.top().want()) || whole.end != EndRoot {
+		if whole, ok := p.received.splice(got); !ok || !slices.Equal(whole.frames, p.top().want()) ||
+			whole.end != EndRoot {
 			t.Errorf("completed to %d frames, received %v, ended by %v", len(whole.frames), ok, whole.end)
 		}
 	}

@@ -145,14 +145,16 @@ func TestKernelPartialRandom(t *testing.T) {
 			// What is shared may reach further than a walk.
 			n := len(whole.frames)
 			if n < len(want.User) || n > len(want.User) && len(want.User) < MaxUserFrames ||
-				!slices.Equal(whole.frames, p.top().want()[:n]) || !slices.Equal(whole.frames[:len(want.User)], want.User) {
+				!slices.Equal(whole.frames, p.top().want()[:n]) || !slices.Equal(whole.frames[:len(want.User)],
+				want.User) {
 				t.Fatalf("step %d: completed to %d frames (%+v), a walk has %d", step, n, *got.Shared, len(want.User))
 			}
 			if n == len(p.top().frames) && whole.end != EndRoot || n < len(p.top().frames) && whole.end != EndDepth {
 				t.Fatalf("step %d: completed to %d frames of %d, ended by %v", step, n, len(p.top().frames), whole.end)
 			}
 			if opts.check && !slices.Equal(got.User, want.User) {
-				t.Fatalf("step %d: %d frames where contexts are checked, a walk has %d", step, len(got.User), len(want.User))
+				t.Fatalf("step %d: %d frames where contexts are checked, a walk has %d", step, len(got.User),
+					len(want.User))
 			}
 			frames, shared, deepest = frames+n, shared+int(got.Shared.Frames), max(deepest, n)
 		}
@@ -192,7 +194,8 @@ func TestKernelPartialChecked(t *testing.T) {
 			whole, ok := ship.received.splice(got)
 			same, ok2 := checked.splice(all)
 			if !ok || !ok2 || !slices.Equal(whole.frames, same.frames) {
-				t.Fatalf("step %d: completed to %d frames, with checks to %d", step, len(whole.frames), len(same.frames))
+				t.Fatalf("step %d: completed to %d frames, with checks to %d", step, len(whole.frames),
+					len(same.frames))
 			}
 			samples++
 			if n := min(len(whole.frames), len(all.User)); !slices.Equal(whole.frames[:n], all.User[:n]) {

@@ -60,7 +60,8 @@ func TestKernelPause(t *testing.T) {
 	}{
 		{name: "no name"},
 		{name: "an operation", operations: []string{"Deoptimize"}, operation: "Deoptimize"},
-		{name: "a collection", operations: []string{"G1CollectForAllocation"}, collection: true, operation: "G1CollectForAllocation"},
+		{name: "a collection", operations: []string{"G1CollectForAllocation"}, collection: true,
+			operation: "G1CollectForAllocation"},
 		{name: "without one after that", operations: []string{"ThreadDump"}, operation: "ThreadDump"},
 		{
 			name: "a manager", operations: []string{"XMarkEnd"}, managers: []string{"ZGC Pauses"},
@@ -68,13 +69,17 @@ func TestKernelPause(t *testing.T) {
 		},
 		{name: "without one after that", operations: []string{"X"}, operation: "X"},
 		{
-			name: "of several the first", operations: []string{"Cleanup", "G1Concurrent"}, managers: []string{"Copy", "MarkSweepCompact"},
+			name: "of several the first", operations: []string{"Cleanup", "G1Concurrent"},
+			managers:   []string{"Copy", "MarkSweepCompact"},
 			collection: true, operation: "Cleanup", collector: "Copy",
 		},
-		{name: "the longest", operations: []string{long[:64]}, managers: []string{long[:64]}, operation: long[:64], collector: long[:64]},
-		{name: "too long", operations: []string{long}, managers: []string{long}, operation: long[:64], collector: long[:64]},
+		{name: "the longest", operations: []string{long[:64]}, managers: []string{long[:64]}, operation: long[:64],
+			collector: long[:64]},
+		{name: "too long", operations: []string{long}, managers: []string{long}, operation: long[:64],
+			collector: long[:64]},
 		{
-			name: "names that cannot be read, then some", operations: []string{torn, "ICBufferFull"}, managers: []string{torn, "PS Scavenge"},
+			name: "names that cannot be read, then some", operations: []string{torn, "ICBufferFull"},
+			managers:  []string{torn, "PS Scavenge"},
 			operation: "ICBufferFull", collector: "PS Scavenge",
 		},
 	} {
@@ -102,7 +107,8 @@ func TestKernelPause(t *testing.T) {
 		ended := time.Now()
 		p.end.hit(arguments{})
 		got := p.one(t)
-		if got.seen.What != ObservedPause || got.seen.Count != 1 || got.seen.Probe != p.end.cookie || len(got.User) != 0 || got.seen.Stops != uint32(i+1) {
+		if got.seen.What != ObservedPause || got.seen.Count != 1 || got.seen.Probe != p.end.cookie ||
+			len(got.User) != 0 || got.seen.Stops != uint32(i+1) {
 			t.Errorf("%s: %+v with %d frames", test.name, got.seen, len(got.User))
 		}
 		collected := test.collection || len(test.managers) > 0
@@ -117,7 +123,8 @@ func TestKernelPause(t *testing.T) {
 			t.Errorf("%s: took %v, want %v to %v", test.name, took, least, most)
 		}
 		if e := p.epochs(t); e.Stopped != 0 || e.Collections != collections {
-			t.Errorf("%s: afterwards, stopped %d, %d collections; want 0, %d", test.name, e.Stopped, e.Collections, collections)
+			t.Errorf("%s: afterwards, stopped %d, %d collections; want 0, %d", test.name, e.Stopped, e.Collections,
+				collections)
 		}
 	}
 	p.balanced(t)
@@ -139,12 +146,16 @@ func TestKernelPauseClock(t *testing.T) {
 		began, ended time.Duration // from when the probe is hit
 		least, most  time.Duration
 	}{
-		{"both", -400 * time.Millisecond, -time.Millisecond / 2, 390 * time.Millisecond, 400*time.Millisecond + time.Second},
-		{"the begin only", -400 * time.Millisecond, -time.Hour, 400*time.Millisecond + slept, 400*time.Millisecond + time.Second},
+		{"both", -400 * time.Millisecond, -time.Millisecond / 2, 390 * time.Millisecond, 400*time.Millisecond +
+			time.Second},
+		{"the begin only", -400 * time.Millisecond, -time.Hour, 400*time.Millisecond + slept, 400*time.Millisecond +
+			time.Second},
 		{"begun too long ago", -1100 * time.Millisecond, -time.Hour, slept, time.Second},
 		{"begun in the future", time.Hour, -time.Hour, slept, time.Second},
-		{"ended in the future", -400 * time.Millisecond, time.Hour, 400*time.Millisecond + slept, 400*time.Millisecond + time.Second},
-		{"ended before it begun", -100 * time.Millisecond, -500 * time.Millisecond, 100*time.Millisecond + slept, 100*time.Millisecond + time.Second},
+		{"ended in the future", -400 * time.Millisecond, time.Hour, 400*time.Millisecond + slept, 400*time.Millisecond +
+			time.Second},
+		{"ended before it begun", -100 * time.Millisecond, -500 * time.Millisecond, 100*time.Millisecond + slept,
+			100*time.Millisecond + time.Second},
 	} {
 		*began = monotonic(t) + int64(test.began)
 		p.begin.hit(arguments{})
@@ -195,7 +206,8 @@ func TestProbePauseDisorder(t *testing.T) {
 	p.begin.hit(arguments{}) // the end of the other was not seen
 	p.end.hit(arguments{})
 	got := p.one(t)
-	if took := time.Duration(got.seen.Values[0]); got.text != uncaused || got.seen.Flags != 0 || took >= 5*time.Millisecond {
+	if took := time.Duration(got.seen.Values[0]); got.text != uncaused || got.seen.Flags != 0 ||
+		took >= 5*time.Millisecond {
 		t.Errorf("%q, flags %#x, %v of a pause whose end was not seen", got.text, got.seen.Flags, took)
 	}
 	if e := p.epochs(t); e.Stops != 3 || e.Stopped != 0 {

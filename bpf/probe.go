@@ -32,19 +32,25 @@ type (
 
 // What a probe saw.
 const (
-	ObservedAllocation = uint8(ProbeObservedOBSERVED_ALLOCATION) // values: bytes of the object, of all objects that it stands for; the thread's address
-	ObservedMonitor    = uint8(ProbeObservedOBSERVED_MONITOR)    // values: ns, the lock
-	ObservedPark       = uint8(ProbeObservedOBSERVED_PARK)       // values: ns, the lock
-	ObservedRelease    = uint8(ProbeObservedOBSERVED_RELEASE)    // values: the lock
+	// values: bytes of the object, of all objects that it stands for; the thread's address
+	ObservedAllocation = uint8(ProbeObservedOBSERVED_ALLOCATION)
+	ObservedMonitor    = uint8(ProbeObservedOBSERVED_MONITOR) // values: ns, the lock
+	ObservedPark       = uint8(ProbeObservedOBSERVED_PARK)    // values: ns, the lock
+	ObservedRelease    = uint8(ProbeObservedOBSERVED_RELEASE) // values: the lock
 	ObservedValues     = uint8(ProbeObservedOBSERVED_VALUES)
 	ObservedPause      = uint8(ProbeObservedOBSERVED_PAUSE)    // values: ns; text: a PauseCause
 	ObservedFault      = uint8(ProbeObservedOBSERVED_FAULT)    // values: data address, pc
 	ObservedOverflow   = uint8(ProbeObservedOBSERVED_OVERFLOW) // values: events of a CPU's counter
-	ObservedWait       = uint8(ProbeObservedOBSERVED_WAIT)     // values: WaitSince and so on; flags: AwayBlocked and so on
-	ObservedWaker      = uint8(ProbeObservedOBSERVED_WAKER)    // values: WakerTID, WakerSince; flags: WakerChosen, WakerKernel; text: the process's comm
-	ObservedCard       = uint8(ProbeObservedOBSERVED_CARD)     // values: address of a card, 1 if the thread had no queue
-	ObservedFreeze     = uint8(ProbeObservedOBSERVED_FREEZE)   // values: the virtual thread's number, ns of CLOCK_MONOTONIC
-	ObservedThaw       = uint8(ProbeObservedOBSERVED_THAW)     // values: its number, when the wait began, ns that it took
+	// values: WaitSince and so on; flags: AwayBlocked and so on
+	ObservedWait = uint8(ProbeObservedOBSERVED_WAIT)
+	// values: WakerTID, WakerSince; flags: WakerChosen, WakerKernel; text: the process's comm
+	ObservedWaker = uint8(ProbeObservedOBSERVED_WAKER)
+	// values: address of a card, 1 if the thread had no queue
+	ObservedCard = uint8(ProbeObservedOBSERVED_CARD)
+	// values: the virtual thread's number, ns of CLOCK_MONOTONIC
+	ObservedFreeze = uint8(ProbeObservedOBSERVED_FREEZE)
+	// values: its number, when the wait began, ns that it took
+	ObservedThaw = uint8(ProbeObservedOBSERVED_THAW)
 )
 
 // Flags of an observation.
@@ -115,7 +121,8 @@ func (o *Objects) LoadFaults(p *ProbeObjects) (*FaultObjects, error) {
 		return nil, fmt.Errorf("set constants: %w", err)
 	}
 	var faults FaultObjects
-	if err := o.loadEvents(spec, &faults, map[string]*ebpf.Map{"heaps": p.Heaps, "probes": p.Probes, "probe_counts": p.ProbeCounts}); err != nil {
+	if err := o.loadEvents(spec, &faults, map[string]*ebpf.Map{"heaps": p.Heaps, "probes": p.Probes,
+		"probe_counts": p.ProbeCounts}); err != nil {
 		return nil, fmt.Errorf("load programs of perf events: %w", err)
 	}
 	return &faults, nil
@@ -150,7 +157,8 @@ func (o *Objects) loadEvents(spec *ebpf.CollectionSpec, to any, shared map[strin
 		return err
 	}
 	spec.Maps["kept_stacks"].MaxEntries = 1 // of partial walks
-	err := errors.Join(spec.Variables["java_only"].Set(true), spec.Variables["wakeup_bytes"].Set(o.Events.MaxEntries()/2),
+	err := errors.Join(spec.Variables["java_only"].Set(true),
+		spec.Variables["wakeup_bytes"].Set(o.Events.MaxEntries()/2),
 		spec.Variables["draw_seed"].Set(rand.Uint64()))
 	if err != nil {
 		return fmt.Errorf("set constants: %w", err)
@@ -181,7 +189,8 @@ func DecodeObservation(raw []byte, o *Observation) error {
 	text := tail[unsafe.Sizeof(ProbeObservation{}):]
 	seen := (*ProbeObservation)(unsafe.Pointer(unsafe.SliceData(tail)))
 	if length > len(text) || int(seen.Count) > len(seen.Values) {
-		return fmt.Errorf("observation with %d values and %d of %d bytes of text: %w", seen.Count, length, len(text), ErrMalformed)
+		return fmt.Errorf("observation with %d values and %d of %d bytes of text: %w", seen.Count, length, len(text),
+			ErrMalformed)
 	}
 	o.Seen, o.Text = seen, text[:length]
 	return nil

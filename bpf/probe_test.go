@@ -42,23 +42,34 @@ func TestDecodeObservation(t *testing.T) {
 		{"padded further", append(slices.Clone(whole), 0, 0, 0, 0), true},
 		{"one byte of text short", whole[:len(whole)-4], false},
 		{"no text", whole[:len(whole)-8], false},
-		{"text of none", exampleObserved(func(_ *plainSample, o *plainObservation) { o.TextLen = 0 })[:len(whole)-8], true},
-		{"text longer than any", exampleObserved(func(_ *plainSample, o *plainObservation) { o.TextLen = 1<<16 - 1 }), false},
-		{"text as long as its padding", exampleObserved(func(_ *plainSample, o *plainObservation) { o.TextLen = 8 }), true},
+		{"text of none", exampleObserved(func(_ *plainSample, o *plainObservation) { o.TextLen = 0 })[:len(whole)-8],
+			true},
+		{"text longer than any", exampleObserved(func(_ *plainSample, o *plainObservation) { o.TextLen = 1<<16 - 1 }),
+			false},
+		{"text as long as its padding", exampleObserved(func(_ *plainSample, o *plainObservation) { o.TextLen = 8 }),
+			true},
 		{"one byte too long", exampleObserved(func(_ *plainSample, o *plainObservation) { o.TextLen = 9 }), false},
-		{"as many values as there can be", exampleObserved(func(_ *plainSample, o *plainObservation) { o.Count = 8 }), true},
+		{"as many values as there can be", exampleObserved(func(_ *plainSample, o *plainObservation) { o.Count = 8 }),
+			true},
 		{"one value too many", exampleObserved(func(_ *plainSample, o *plainObservation) { o.Count = 9 }), false},
 		{"no observation", whole[:len(whole)-8-96], false},
 		{"one byte of it short", whole[:len(whole)-9], false},
-		{"no frames", exampleObserved(func(s *plainSample, _ *plainObservation) { s.UserFrames, s.KernelFrames = 0, 0 }), true},
+		{"no frames", exampleObserved(func(s *plainSample, _ *plainObservation) {
+			s.UserFrames, s.KernelFrames = 0,
+				0
+		}), true},
 		{"more frames than there are", exampleObserved(nil)[:80], false},
 		{"frames that reach over the observation", func() []byte {
 			raw := slices.Clone(whole)
 			raw[32]++ // sample.user_frames: one more than there are
 			return raw
 		}(), false},
-		{"with depths", exampleObserved(func(s *plainSample, _ *plainObservation) { s.Flags = SampleDepths | SampleLink }), false},
-		{"with a shared stack", exampleObserved(func(s *plainSample, _ *plainObservation) { s.Flags = SampleShared }), false},
+		{"with depths", exampleObserved(func(s *plainSample,
+			_ *plainObservation) {
+			s.Flags = SampleDepths | SampleLink
+		}), false},
+		{"with a shared stack", exampleObserved(func(s *plainSample, _ *plainObservation) { s.Flags = SampleShared }),
+			false},
 		{"empty", nil, false},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -75,8 +86,10 @@ func TestDecodeObservation(t *testing.T) {
 	if err := DecodeObservation(whole, &o); err != nil {
 		t.Fatal(err)
 	}
-	if string(o.Text) != "Class" || len(o.User) != 2 || len(o.Kernel) != 1 || o.Pid != exampleSample.PID || o.Flags != SampleAttached {
-		t.Errorf("%q of process %d with %d and %d frames, flags %#x", o.Text, o.Pid, len(o.User), len(o.Kernel), o.Flags)
+	if string(o.Text) != "Class" || len(o.User) != 2 || len(o.Kernel) != 1 || o.Pid != exampleSample.PID ||
+		o.Flags != SampleAttached {
+		t.Errorf("%q of process %d with %d and %d frames, flags %#x", o.Text, o.Pid, len(o.User), len(o.Kernel),
+			o.Flags)
 	}
 	want := ProbeObservation{
 		What: ObservedAllocation, Place: PlaceOld, Flags: SeenOutside, Count: 2, TextLen: 5, Failed: 1, Cut: 2,
@@ -89,8 +102,10 @@ func TestDecodeObservation(t *testing.T) {
 
 func FuzzDecodeObservation(f *testing.F) {
 	f.Add(exampleObserved(nil), uint8(0))
-	f.Add(exampleObserved(func(s *plainSample, o *plainObservation) { s.UserFrames, o.TextLen, o.Count = 0, 8, 8 }), uint8(3))
-	f.Add(exampleObserved(func(s *plainSample, _ *plainObservation) { s.Flags = SampleDepths | SampleShared }), uint8(1))
+	f.Add(exampleObserved(func(s *plainSample, o *plainObservation) { s.UserFrames, o.TextLen, o.Count = 0, 8, 8 }),
+		uint8(3))
+	f.Add(exampleObserved(func(s *plainSample, _ *plainObservation) { s.Flags = SampleDepths | SampleShared }),
+		uint8(1))
 	f.Fuzz(func(t *testing.T, raw []byte, shift uint8) {
 		var o Observation
 		if err := DecodeObservation(record(raw, shift), &o); err != nil {

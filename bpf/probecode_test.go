@@ -61,8 +61,9 @@ func newProbedFile(t *testing.T) *probedFile {
 	t.Helper()
 	page := os.Getpagesize()
 	header := elf.Header64{
-		Ident: [elf.EI_NIDENT]byte{0x7f, 'E', 'L', 'F', elf.EI_CLASS: byte(elf.ELFCLASS64), elf.EI_DATA: byte(elf.ELFDATA2LSB), elf.EI_VERSION: 1},
-		Type:  uint16(elf.ET_DYN), Machine: uint16(elf.EM_X86_64), Version: 1, Ehsize: 64,
+		Ident: [elf.EI_NIDENT]byte{0x7f, 'E', 'L', 'F', elf.EI_CLASS: byte(elf.ELFCLASS64),
+			elf.EI_DATA: byte(elf.ELFDATA2LSB), elf.EI_VERSION: 1},
+		Type: uint16(elf.ET_DYN), Machine: uint16(elf.EM_X86_64), Version: 1, Ehsize: 64,
 	}
 	var content bytes.Buffer
 	if err := binary.Write(&content, binary.LittleEndian, header); err != nil {
@@ -83,7 +84,8 @@ func newProbedFile(t *testing.T) *probedFile {
 	}
 	defer f.Close()
 	p := &probedFile{page: uint64(page)}
-	if p.mem, err = unix.Mmap(int(f.Fd()), int64(page), page, unix.PROT_READ|unix.PROT_EXEC, unix.MAP_PRIVATE); err != nil {
+	if p.mem, err = unix.Mmap(int(f.Fd()), int64(page), page, unix.PROT_READ|unix.PROT_EXEC,
+		unix.MAP_PRIVATE); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { unix.Munmap(p.mem) })

@@ -143,7 +143,8 @@ func (q *prober) balanced(t *testing.T) (delivered, full, busy uint64) {
 	c := q.counts(t)
 	delivered, full, busy = c[ObservationsDelivered], c[ObservationsDroppedRingFull], c[ObservationsDroppedBusy]
 	if table := c[ObservationsDroppedTableFull]; c[ObservationsAttempted] != delivered+full+busy+table {
-		t.Errorf("attempted %d, delivered %d, dropped %d as the ring was full, %d as memory was in use and %d as a table was full",
+		t.Errorf("attempted %d, delivered %d, dropped %d as the ring was full, %d as memory was in use and %d as a "+
+			"table was full",
 			c[ObservationsAttempted], delivered, full, busy, table)
 	}
 	return delivered, full, busy

@@ -20,7 +20,8 @@ import (
 func tickMe(t *testing.T, tick *ebpf.Program, hz uint64) (stop func()) {
 	t.Helper()
 	attr := unix.PerfEventAttr{
-		Type: unix.PERF_TYPE_SOFTWARE, Config: unix.PERF_COUNT_SW_CPU_CLOCK, Size: uint32(unsafe.Sizeof(unix.PerfEventAttr{})),
+		Type: unix.PERF_TYPE_SOFTWARE, Config: unix.PERF_COUNT_SW_CPU_CLOCK,
+		Size:   uint32(unsafe.Sizeof(unix.PerfEventAttr{})),
 		Sample: hz, Bits: unix.PerfBitFreq,
 	}
 	cpus, err := ebpf.PossibleCPU()

@@ -97,5 +97,6 @@ func (r *RunTimes) Close() error {
 	if r.tasks != nil {
 		errs = append(errs, r.tasks.Close())
 	}
-	return errors.Join(append(errs, r.objects.Each.Close(), r.objects.Ends.Close(), r.objects.Switches.Close(), r.objects.Timers.Close(), r.objects.RunTimeMaps.Close())...)
+	return errors.Join(append(errs, r.objects.Each.Close(), r.objects.Ends.Close(), r.objects.Switches.Close(),
+		r.objects.Timers.Close(), r.objects.RunTimeMaps.Close())...)
 }

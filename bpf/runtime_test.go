@@ -55,7 +55,8 @@ func TestKernelRunTimes(t *testing.T) {
 	// One arrival in 8 is measured: of 400, none with a probability of 1e-23. What a thread ran
 	// before it came is a part of what it ran.
 	if asleep.Arrivals == 0 || asleep.Arrivals > asleep.Switches || asleep.Arriving >= asleep.Ran-uint64(work) {
-		t.Errorf("%d of %d arrivals are measured, with %v of %v", asleep.Arrivals, asleep.Switches, time.Duration(asleep.Arriving), time.Duration(asleep.Ran))
+		t.Errorf("%d of %d arrivals are measured, with %v of %v", asleep.Arrivals, asleep.Switches,
+			time.Duration(asleep.Arriving), time.Duration(asleep.Ran))
 	}
 	<-ended
 	var end ThreadEnd
@@ -74,7 +75,9 @@ func TestKernelRunTimes(t *testing.T) {
 		})
 		return end.Header.Tid == tid
 	})
-	if end.Born != asleep.Born || end.Header.Start != asleep.Start || end.Header.Pid != asleep.Pid || end.Ran < uint64(later) || end.Switches <= asleep.Switches || end.Arrivals < asleep.Arrivals || end.Arriving < asleep.Arriving {
+	if end.Born != asleep.Born || end.Header.Start != asleep.Start || end.Header.Pid != asleep.Pid ||
+		end.Ran < uint64(later) || end.Switches <= asleep.Switches || end.Arrivals < asleep.Arrivals ||
+		end.Arriving < asleep.Arriving {
 		t.Errorf("the end is %+v after %+v, want the same thread, and at least %v", end, asleep, later)
 	}
 	if ended, recorded, err := r.Ended(); err != nil || ended == 0 || recorded == 0 {

@@ -49,7 +49,8 @@ func TestKernelScanBudget(t *testing.T) {
 		words := w.counter(t, WordsScanned) - before
 		t.Logf("%d frames: %d words, %d ns", test.frames, words, ns)
 		if sample.End != test.end || words != test.words {
-			t.Errorf("%d frames: ended by %q after %d words, want %q after %d", test.frames, sample.End, words, test.end, test.words)
+			t.Errorf("%d frames: ended by %q after %d words, want %q after %d", test.frames, sample.End, words,
+				test.end, test.words)
 		}
 	}
 	if !EndScan.Truncated() {
@@ -100,12 +101,14 @@ func TestKernelUnknownFrames(t *testing.T) {
 		ns := w.walkInto(t, s.request(), &sample)
 		misses, fills = w.counter(t, SegmentMisses)-misses, w.counter(t, StackCopies)-fills
 		walks++
-		t.Logf("%d frames, ended by %q: %d segments looked up, %d pieces of stack copied, %d ns", len(sample.User), sample.End, misses, fills, ns)
+		t.Logf("%d frames, ended by %q: %d segments looked up, %d pieces of stack copied, %d ns", len(sample.User),
+			sample.End, misses, fills, ns)
 		if misses > lookupBudget/(blobWords+1) || fills > uint64(len(sample.User))+1 {
 			t.Errorf("%d segments were looked up, %d pieces of stack copied", misses, fills)
 		}
 		if len(sample.User) <= got || len(sample.User) < frames && sample.End != EndScan {
-			t.Fatalf("walk %d has %d frames, ended by %q; the one before had %d", walks, len(sample.User), sample.End, got)
+			t.Fatalf("walk %d has %d frames, ended by %q; the one before had %d", walks, len(sample.User), sample.End,
+				got)
 		}
 		got = len(sample.User)
 	}

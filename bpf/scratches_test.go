@@ -18,7 +18,8 @@ func TestRoomForCPUs(t *testing.T) {
 		possible int
 		want     uint32
 	}{
-		{"0-1\n", 2, 2}, {"0", 1, 1}, {"0-3\n", 256, 4}, {"0-63", 256, 64}, {"0-3,8\n", 256, 9}, {"0-255", 256, 256}, {"0-1", 3, 2},
+		{"0-1\n", 2, 2}, {"0", 1, 1}, {"0-3\n", 256, 4}, {"0-63", 256, 64}, {"0-3,8\n", 256, 9}, {"0-255", 256, 256},
+		{"0-1", 3, 2},
 		{"", 8, 8}, {"0-x", 8, 8}, {"0-9", 8, 8},
 	} {
 		if got := lastOnline(test.online, test.possible); got != test.want {
@@ -88,7 +89,8 @@ func TestKernelLaterCPUs(t *testing.T) {
 	found += sampled()
 	c := counts()
 	if c[SamplesAttempted] != c[SamplesDelivered]+c[SamplesDroppedNoScratch]+c[SamplesDroppedRingFull] {
-		t.Errorf("attempted %d, delivered %d, dropped %d", c[SamplesAttempted], c[SamplesDelivered], c[SamplesDroppedNoScratch])
+		t.Errorf("attempted %d, delivered %d, dropped %d", c[SamplesAttempted], c[SamplesDelivered],
+			c[SamplesDroppedNoScratch])
 	}
 
 	claim := func(claimed byte) {

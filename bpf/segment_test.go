@@ -35,9 +35,11 @@ func TestKernelSegmentFind(t *testing.T) {
 				continue
 			}
 			if WalkTestBlobKind(out.BlobKind) != test.kind || out.BlobBegin != test.blob.begin {
-				t.Errorf("%s: kind %d at %#x, want %d at %#x", test.name, out.BlobKind, out.BlobBegin, test.kind, test.blob.begin)
+				t.Errorf("%s: kind %d at %#x, want %d at %#x", test.name, out.BlobKind, out.BlobBegin, test.kind,
+					test.blob.begin)
 			}
-			if test.blob == c && (out.BlobFrame != 4<<10 || out.BlobComplete != 0x123 || out.BlobId != c.id || out.BlobDeopt != 0x100) {
+			if test.blob == c && (out.BlobFrame != 4<<10 || out.BlobComplete != 0x123 || out.BlobId != c.id ||
+				out.BlobDeopt != 0x100) {
 				t.Errorf("%s: %+v", test.name, out)
 			}
 		}
@@ -108,7 +110,9 @@ func TestKernelCodeReuse(t *testing.T) {
 						return w.counter(t, SegmentMisses) - before
 					}
 					first, least := missed(), ^uint64(0)
-					for range 8 { // in one frame of 64 the cache is not asked, and two segments may want one place of it
+					// in one frame of 64 the cache is not asked, and two segments may want one
+					// place of it
+					for range 8 {
 						least = min(least, missed())
 					}
 					if probes && least >= first {
@@ -272,15 +276,18 @@ func TestKernelMethodRedefined(t *testing.T) {
 			}
 			seen, ok := (&Objects{ProfileObjects: ProfileObjects{ProfileMaps: ProfileMaps{SeenMethods: w.SeenMethods}}}).
 				SeenMethod(vm.Serial, m.addr)
-			if !ok || seen.ConstMethod != m.codes-uint64(vm.ConstMethodSize) || seen.Since != want || uint16(seen.Shape) < 90 {
+			if !ok || seen.ConstMethod != m.codes-uint64(vm.ConstMethodSize) || seen.Since != want ||
+				uint16(seen.Shape) < 90 {
 				t.Errorf("%s: seen as %+v, %v", name, seen, ok)
 			}
 			// User space computes the same word (hotspot.nameWord).
 			pool := vm.meta.word(m.codes - uint64(vm.ConstMethodSize) + uint64(vm.ConstMethodConstants))
 			index := uint64(uint16(seen.Shape >> vm.MethodNameShift))
 			symbol := vm.meta.word(pool+uint64(vm.ConstPoolSize)+8*index) &^ 1
-			if word := (pool + symbol) * seenMethodsHash; symbol != 0 && seen.Name != word || symbol == 0 && seen.Name != 0 {
-				t.Errorf("%s: name %#x, want %#x of the pool at %#x and the symbol at %#x", name, seen.Name, word, pool, symbol)
+			if word := (pool + symbol) * seenMethodsHash; symbol != 0 && seen.Name != word || symbol == 0 &&
+				seen.Name != 0 {
+				t.Errorf("%s: name %#x, want %#x of the pool at %#x and the symbol at %#x", name, seen.Name, word, pool,
+					symbol)
 			}
 		}
 	}

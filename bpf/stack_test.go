@@ -35,7 +35,8 @@ func functions(prog *ebpf.ProgramSpec) map[string]*function {
 		case ins.OpCode.Class().IsLoad() && ins.Src == asm.RFP, ins.OpCode.Class().IsStore() && ins.Dst == asm.RFP:
 			current.stack = max(current.stack, -int(ins.Offset))
 		case i > 0 && ins.OpCode.ALUOp() == asm.Add && ins.OpCode.Source() == asm.ImmSource:
-			if before := prog.Instructions[i-1]; before.OpCode.ALUOp() == asm.Mov && before.Src == asm.RFP && before.Dst == ins.Dst {
+			if before := prog.Instructions[i-1]; before.OpCode.ALUOp() == asm.Mov && before.Src == asm.RFP &&
+				before.Dst == ins.Dst {
 				current.stack = max(current.stack, -int(ins.Constant))
 			}
 		}

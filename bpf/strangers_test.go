@@ -46,7 +46,8 @@ func TestKernelStrangers(t *testing.T) {
 				}
 				return spent, s.Hits
 			}
-			probes := []*probe{q.attach(t, q.p.AllocationOutside, 1), q.attach(t, q.p.MonitorEnter, 1), q.attach(t, q.p.ParkBegin, 1)}
+			probes := []*probe{q.attach(t, q.p.AllocationOutside, 1), q.attach(t, q.p.MonitorEnter, 1),
+				q.attach(t, q.p.ParkBegin, 1)}
 			for _, p := range probes {
 				p.hit(arguments{})
 				p.hit(arguments{})

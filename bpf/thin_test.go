@@ -69,7 +69,8 @@ func TestThinning(t *testing.T) {
 						n += int(ticks[round*period+at])
 					}
 					if n < least || n > most {
-						t.Errorf("tick %d of %d is drawn %d of %d times, want %d to %d", at, period, n, rounds, least, most)
+						t.Errorf("tick %d of %d is drawn %d of %d times, want %d to %d", at, period, n, rounds, least,
+							most)
 					}
 				}
 			}

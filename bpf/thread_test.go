@@ -78,7 +78,8 @@ func TestKernelThread(t *testing.T) {
 			}
 			base := vm.meta.word(want + uint64(vm.ThreadStackBase))
 			if ret != 0 || out.JavaThread != want || out.StackBase != base {
-				t.Errorf("%s: returned %d, thread %#x, stack base %#x; want 0, %#x, %#x", why, ret, out.JavaThread, out.StackBase, want, base)
+				t.Errorf("%s: returned %d, thread %#x, stack base %#x; want 0, %#x, %#x", why, ret, out.JavaThread,
+					out.StackBase, want, base)
 			}
 		}
 	}

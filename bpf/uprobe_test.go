@@ -36,7 +36,8 @@ func attachMulti(t *testing.T, p *CodeMapPrograms, cookie uint64) link.Link {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l, err := ex.UprobeMulti(nil, p.LoadMulti, &link.UprobeMultiOptions{Addresses: []uint64{announceOffset(t)}, Cookies: []uint64{cookie}})
+	l, err := ex.UprobeMulti(nil, p.LoadMulti, &link.UprobeMultiOptions{Addresses: []uint64{announceOffset(t)},
+		Cookies: []uint64{cookie}})
 	if err != nil && olderThan(t, 6, 6) {
 		t.Skip("the kernel has no uprobe.multi: 6.6 has")
 	}

@@ -22,7 +22,8 @@ func TestKernelUSDTCaller(t *testing.T) {
 	loop.prev.prev = loop.prev
 	const most = 8 // MAX_PHP_INTERNAL
 	deep := func(n int) *phpFrame {
-		return chainPHP(slices.Concat([]*phpFunction{user}, slices.Repeat([]*phpFunction{internal}, n), []*phpFunction{user})...)
+		return chainPHP(slices.Concat([]*phpFunction{user}, slices.Repeat([]*phpFunction{internal}, n),
+			[]*phpFunction{user})...)
 	}
 	for _, c := range []struct {
 		name  string
@@ -56,7 +57,8 @@ func TestKernelUSDTEnter(t *testing.T) {
 	name, file, class := newPHPString("callee"), newPHPString("a.php"), newPHPString("Class")
 	callee := &phpFunction{kind: 2, name: name, file: file, opcode: 1}
 	script := &phpFunction{kind: 2, file: file, opcode: 2} // has no name
-	caller := &phpFunction{kind: 2, name: newPHPString("caller"), file: newPHPString("b.php"), scope: &phpClass{name: class}, opcode: 3}
+	caller := &phpFunction{kind: 2, name: newPHPString("caller"), file: newPHPString("b.php"),
+		scope: &phpClass{name: class}, opcode: 3}
 	address := func(s *phpString) UsdtTestOperand {
 		o := UsdtTestOperand{Kind: OperandConstant, Size: 8}
 		if s != nil {
@@ -82,11 +84,13 @@ func TestKernelUSDTEnter(t *testing.T) {
 		{"another name", newPHPString("callee"), file, class, 152, chainPHP(callee, caller), "", "", ""},
 		{"another file", name, newPHPString("a.php"), class, 152, chainPHP(callee, caller), "", "", ""},
 		{"another version", name, file, class, 144, chainPHP(callee, caller), "", "", ""},
-		{"an internal function", name, file, class, 152, chainPHP(&phpFunction{kind: 1, name: name, file: file}), "", "", ""},
+		{"an internal function", name, file, class, 152, chainPHP(&phpFunction{kind: 1, name: name, file: file}), "",
+			"", ""},
 		{"no function", name, file, class, 152, chainPHP(nil, caller), "", "", ""},
 		{"no frame", name, file, class, 152, nil, "", "", ""},
 	} {
-		probe := UsdtTestUsdtProbe{Name: address(c.name), File: address(c.file), ClassName: address(c.class), Filename: c.filename, Opcodes: 88}
+		probe := UsdtTestUsdtProbe{Name: address(c.name), File: address(c.file), ClassName: address(c.class),
+			Filename: c.filename, Opcodes: 88}
 		if err := g.UsdtProbes.Put(uint32(0), &probe); err != nil {
 			t.Fatal(err)
 		}
@@ -108,10 +112,12 @@ func TestKernelUSDTEnter(t *testing.T) {
 			t.Fatal(err)
 		}
 		text := func(b []uint8) string { return string(b[:slices.Index(b, 0)]) }
-		if text(n.CalleeName[:]) != c.callee || text(n.CallerName[:]) != c.from || text(n.CallerFile[:]) != c.inFile || text(n.CalleeFile[:]) != "a.php" {
+		if text(n.CalleeName[:]) != c.callee || text(n.CallerName[:]) != c.from || text(n.CallerFile[:]) != c.inFile ||
+			text(n.CalleeFile[:]) != "a.php" {
 			t.Errorf("%s: from %s in %s to %s in %s", c.what, n.CallerName, n.CallerFile, n.CalleeName, n.CalleeFile)
 		}
-		if c.class != nil && text(n.CalleeClass[:]) != "Class" || c.from != "" && (text(n.CallerClass[:]) != "Class" || n.CallerLine != 10) {
+		if c.class != nil && text(n.CalleeClass[:]) != "Class" || c.from != "" &&
+			(text(n.CallerClass[:]) != "Class" || n.CallerLine != 10) {
 			t.Errorf("%s: class %s, called by class %s at line %d", c.what, n.CalleeClass, n.CallerClass, n.CallerLine)
 		}
 	}

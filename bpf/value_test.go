@@ -47,7 +47,8 @@ func newWatcher(t *testing.T, multi bool) *watcher {
 		if err != nil {
 			t.Fatal(err)
 		}
-		l, err = ex.UprobeMulti(nil, p.ValueProbe, &link.UprobeMultiOptions{Addresses: []uint64{announceOffset(t)}, Cookies: []uint64{watched}})
+		l, err = ex.UprobeMulti(nil, p.ValueProbe, &link.UprobeMultiOptions{Addresses: []uint64{announceOffset(t)},
+			Cookies: []uint64{watched}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -79,7 +80,8 @@ func (w *watcher) told(t *testing.T, forms ...uint8) (all []string) {
 		if err := DecodeObservation(raw, &o); err != nil {
 			t.Fatal(err)
 		}
-		if o.Seen.What != ObservedValues || o.Seen.Probe != watched || o.Pid != uint32(os.Getpid()) || len(o.User) == 0 {
+		if o.Seen.What != ObservedValues || o.Seen.Probe != watched || o.Pid != uint32(os.Getpid()) ||
+			len(o.User) == 0 {
 			t.Errorf("observation %+v of process %d with %d frames", o.Seen, o.Pid, len(o.User))
 		}
 		var values []string
@@ -174,37 +176,51 @@ func TestKernelValues(t *testing.T) {
 		want   string
 	}{
 		{"registers", "abc", "hello", []ProbedValue{number(fromRegister(regBX, 8)), number(fromRegister(regDI, -4)),
-			number(fromRegister(regR10, -4)), number(fromRegister(regR10, 4)), number(fromRegister(regR10, -2)), number(fromRegister(regR10, 2)),
-			number(fromRegister(regR10, 1)), number(fromRegister(regR10, -1))}, "3 5 -70000 4294897296 -4464 61072 144 -112"},
-		{"a constant", "", "", []ProbedValue{number(ValueOperand{Kind: OperandConstant, Displacement: -1, Size: -4})}, "-1"},
-		{"a cast", "", "", []ProbedValue{{Base: fromRegister(regR10, 8), Size: -1}, {Base: fromRegister(regR10, -4), Size: 8, Offset: 70001}}, "-112 1"},
-		{"memory", "", "", []ProbedValue{number(atR11(0, 8)), number(atR11(8, -4)), number(atR11(8, 4)), number(atR11(12, -2)), number(atR11(8, 1))},
+			number(fromRegister(regR10, -4)), number(fromRegister(regR10, 4)), number(fromRegister(regR10, -2)),
+			number(fromRegister(regR10, 2)),
+			number(fromRegister(regR10, 1)), number(fromRegister(regR10, -1))},
+			"3 5 -70000 4294897296 -4464 61072 144 -112"},
+		{"a constant", "", "", []ProbedValue{number(ValueOperand{Kind: OperandConstant, Displacement: -1, Size: -4})},
+			"-1"},
+		{"a cast", "", "", []ProbedValue{{Base: fromRegister(regR10, 8), Size: -1},
+			{Base: fromRegister(regR10, -4), Size: 8, Offset: 70001}}, "-112 1"},
+		{"memory", "", "", []ProbedValue{number(atR11(0, 8)), number(atR11(8, -4)), number(atR11(8, 4)),
+			number(atR11(12, -2)), number(atR11(8, 1))},
 			"7 -3 4294967293 -2 253"},
 		{"an index", "", "abc", []ProbedValue{
 			number(ValueOperand{Kind: OperandMemory, Reg: regR11, Index: regDI, Scale: 8, Size: 8}),
-			number(ValueOperand{Kind: OperandMemory, Reg: regAX, Absolute: 1, Index: regR11, Scale: 1, Displacement: 24, Size: 8})}, "3 3"},
+			number(ValueOperand{Kind: OperandMemory, Reg: regAX, Absolute: 1, Index: regR11, Scale: 1, Displacement: 24,
+				Size: 8})}, "3 3"},
 		{"no operand", "", "", []ProbedValue{{Size: 8}, number(fromRegister(regDI, 8))}, "? 0"},
 		{"pointers followed", "", "", []ProbedValue{
-			follow(number(r11), 8, 0, 0), follow(number(r11), -4, 0, 8), follow(number(r11), 8, 0, 16, 8), follow(number(r11), -1, 100, 16, 8),
+			follow(number(r11), 8, 0, 0), follow(number(r11), -4, 0, 8), follow(number(r11), 8, 0, 16, 8),
+			follow(number(r11), -1, 100, 16, 8),
 			follow(number(r11), 1, 0, 16, 16)}, "7 -3 -10 90 13"},
 		{"the last bytes of memory", "", "", []ProbedValue{follow(number(fromRegister(regR9, 8)), 4, 0, 0),
-			follow(number(fromRegister(regR9, 8)), 8, 0, 0), follow(number(fromRegister(regR9, 8)), 2, 0, 2), text(regR9, 1)}, "6513249 ? 99 abc"},
+			follow(number(fromRegister(regR9, 8)), 8, 0, 0), follow(number(fromRegister(regR9, 8)), 2, 0, 2),
+			text(regR9, 1)}, "6513249 ? 99 abc"},
 		{"unreadable", "", "", []ProbedValue{
 			number(ValueOperand{Kind: OperandMemory, Reg: regAX, Absolute: 1, Displacement: stray, Size: 8}),
 			follow(number(fromRegister(regDI, 8)), 8, 0, 0), follow(number(r11), 8, 0, 0, 0), text(regDI, 1),
 			sized(text(regDI, 1), fromRegister(regR8, 8)), number(fromRegister(regDI, 8))}, "? ? ? ?  0"},
 		{"strings", "a class\x00", "name\x00", []ProbedValue{text(regAX, 2), text(regCX, 1)}, "a class name"},
-		{"strings with a length", "a class", "name", []ProbedValue{sized(text(regAX, 2), fromRegister(regBX, -4)), sized(text(regCX, 1), fromRegister(regDI, -4))},
+		{"strings with a length", "a class", "name", []ProbedValue{sized(text(regAX, 2), fromRegister(regBX, -4)),
+			sized(text(regCX, 1), fromRegister(regDI, -4))},
 			"a class name"},
-		{"a length below zero", "a class", "name", []ProbedValue{sized(text(regAX, 2), fromRegister(regR10, -4)), number(fromRegister(regDI, 8))}, "? 4"},
+		{"a length below zero", "a class", "name", []ProbedValue{sized(text(regAX, 2), fromRegister(regR10, -4)),
+			number(fromRegister(regDI, 8))}, "? 4"},
 		{"an empty string", "\x00", "\x00x", []ProbedValue{text(regAX, 2), text(regCX, 1)}, " "},
 		{"cut", long, "name\x00", []ProbedValue{text(regAX, 2), text(regCX, 1)}, long[:239] + "~ name"},
-		{"cut with a length", long, "name\x00", []ProbedValue{sized(text(regAX, 1), fromRegister(regBX, 8))}, long[:480] + "~"},
+		{"cut with a length", long, "name\x00", []ProbedValue{sized(text(regAX, 1), fromRegister(regBX, 8))},
+			long[:480] + "~"},
 		{"room that is left", "ab\x00", long, []ProbedValue{text(regAX, 2), text(regCX, 1)}, "ab " + long[:477] + "~"},
-		{"what just fits", long[:239] + "\x00", long[:241], []ProbedValue{text(regAX, 2), sized(text(regCX, 1), fromRegister(regDI, 8))},
+		{"what just fits", long[:239] + "\x00", long[:241], []ProbedValue{text(regAX, 2),
+			sized(text(regCX, 1), fromRegister(regDI, 8))},
 			long[:239] + " " + long[:241]},
-		{"no room left", long[:480], "b\x00", []ProbedValue{sized(text(regAX, 1), fromRegister(regBX, 8)), text(regCX, 1)}, long[:480] + " ~"},
-		{"a string far away", "", "", []ProbedValue{follow(ProbedValue{Base: r11, Form: ValueText, Share: 1, Length: ValueOperand{Kind: OperandConstant, Displacement: 1}}, 8, 16, 16)},
+		{"no room left", long[:480], "b\x00", []ProbedValue{sized(text(regAX, 1), fromRegister(regBX, 8)),
+			text(regCX, 1)}, long[:480] + " ~"},
+		{"a string far away", "", "", []ProbedValue{follow(ProbedValue{Base: r11, Form: ValueText, Share: 1,
+			Length: ValueOperand{Kind: OperandConstant, Displacement: 1}}, 8, 16, 16)},
 			"\r"},
 	}
 	for _, multi := range []bool{false, true} {
@@ -254,13 +270,15 @@ func TestKernelValueNames(t *testing.T) {
 	}
 	object[1] = 5
 	frame := &[4]uint64{}
-	values := []ProbedValue{named(ValueSymbol, regR9), named(ValueKlass, regAX), named(ValueClass, regCX), named(ValueClass, regDI)}
+	values := []ProbedValue{named(ValueSymbol, regR9), named(ValueKlass, regAX), named(ValueClass, regCX),
+		named(ValueClass, regDI)}
 	for i := range values {
 		values[i].Share = uint8(len(values) - i)
 	}
 	w.ask(t, 1, values...)
 	pass := func() []string {
-		announce((*byte)(unsafe.Pointer(&klass[0])), 0, (*byte)(unsafe.Pointer(&object[0])), 0, unsafe.SliceData(symbol), 0, addressOf(symbol), 0, frame)
+		announce((*byte)(unsafe.Pointer(&klass[0])), 0, (*byte)(unsafe.Pointer(&object[0])), 0,
+			unsafe.SliceData(symbol), 0, addressOf(symbol), 0, frame)
 		return w.told(t, ValueSymbol, ValueKlass, ValueClass, ValueClass)
 	}
 	if got := pass(); !slices.Equal(got, []string{"? ? ? ?"}) {
@@ -311,7 +329,8 @@ func TestProbeValuesEvery(t *testing.T) {
 			fire("", strings.Repeat("x", i), 0, 0, new([4]uint64))
 		}
 		got := w.told(t, ValueNumber)
-		if blocks := hits / max(int(every), 1); every == 0 && len(got) > 0 || every > 0 && len(got) != blocks && len(got) != blocks+1 {
+		if blocks := hits / max(int(every), 1); every == 0 && len(got) > 0 || every > 0 && len(got) != blocks &&
+			len(got) != blocks+1 {
 			t.Errorf("every %d: told %d of %d", every, len(got), hits)
 		}
 		for block, text := range got {
@@ -334,7 +353,8 @@ func TestProbeValuesEvery(t *testing.T) {
 }
 
 func TestValueText(t *testing.T) {
-	seen := ProbeObservation{Count: 4, Failed: 1 << 1, Cut: 1 << 2, Values: [8]uint64{0: 3, 1: 1, 2: 3<<32 | 2, 3: 4<<32 | 2}}
+	seen := ProbeObservation{Count: 4, Failed: 1 << 1, Cut: 1 << 2,
+		Values: [8]uint64{0: 3, 1: 1, 2: 3<<32 | 2, 3: 4<<32 | 2}}
 	o := Observation{Seen: &seen, Text: []byte("abcde")}
 	for i, want := range []struct {
 		text string

@@ -33,7 +33,8 @@ func newFakeLoom(t *testing.T) *fakeVirtual {
 	h.ThreadCurrent, h.ThreadId, h.ParkBlocker = current, id, blocker
 	l.layout(t, h.HotspotHeap)
 	l.freeze, l.thaw = l.attach(t, l.p.VirtualFreeze, 1), l.attach(t, l.p.VirtualThaw, 1)
-	l.preempt, l.preempted, l.resumed = l.attach(t, l.p.VirtualPreempt, 1), l.attach(t, l.p.VirtualPreempted, 1), l.attach(t, l.p.VirtualEntered, 1)
+	l.preempt, l.preempted, l.resumed = l.attach(t, l.p.VirtualPreempt, 1), l.attach(t, l.p.VirtualPreempted, 1),
+		l.attach(t, l.p.VirtualEntered, 1)
 	l.carrier, l.base = h.allocate(128), h.allocate(8)
 	h.mem.put64(l.carrier, vtable)
 	h.mem.put64(l.base, l.carrier)
@@ -60,10 +61,12 @@ func (l *fakeVirtual) counts(t *testing.T) (c VirtualCount) {
 // checkWaits checks the records of one wait of a Lock's.
 func (l *fakeVirtual) checkWait(t *testing.T, begin, end observed, flags uint8, least time.Duration) {
 	t.Helper()
-	if begin.seen.What != ObservedFreeze || begin.seen.Count != 2 || begin.seen.Flags != flags || begin.text != "Lock" || begin.seen.Values[0] != virtualID {
+	if begin.seen.What != ObservedFreeze || begin.seen.Count != 2 || begin.seen.Flags != flags ||
+		begin.text != "Lock" || begin.seen.Values[0] != virtualID {
 		t.Errorf("began with %+v of a %q", begin.seen, begin.text)
 	}
-	if end.seen.What != ObservedThaw || end.seen.Count != 3 || end.seen.Values[0] != virtualID || end.seen.Values[1] != begin.seen.Values[1] {
+	if end.seen.What != ObservedThaw || end.seen.Count != 3 || end.seen.Values[0] != virtualID ||
+		end.seen.Values[1] != begin.seen.Values[1] {
 		t.Errorf("ended with %+v", end.seen)
 	}
 	if took := time.Duration(end.seen.Values[2]); took < least || took > time.Minute {
@@ -107,8 +110,10 @@ func TestKernelVirtualParkNotRecorded(t *testing.T) {
 		want  VirtualCount
 	}{
 		{"for nothing", func() { l.block(0) }, func() { l.block(l.object) }, VirtualCount{Others: 1}},
-		{"no object", func() { l.heap.mem.put64(current, 0) }, func() { l.heap.mem.put64(current, l.thread) }, VirtualCount{Unknown: 1}},
-		{"no number", func() { l.heap.mem.put64(id, 0) }, func() { l.heap.mem.put64(id, virtualID) }, VirtualCount{Unknown: 1}},
+		{"no object", func() { l.heap.mem.put64(current, 0) }, func() { l.heap.mem.put64(current, l.thread) },
+			VirtualCount{Unknown: 1}},
+		{"no number", func() { l.heap.mem.put64(id, 0) }, func() { l.heap.mem.put64(id, virtualID) },
+			VirtualCount{Unknown: 1}},
 		{"not drawn", func() { l.rate(t, l.freeze, 0) }, func() { l.rate(t, l.freeze, 1) }, VirtualCount{}},
 	} {
 		l.p.VirtualCounts.Put(uint32(proberSerial), &VirtualCount{})
@@ -178,14 +183,16 @@ func TestKernelVirtualKeepsCarrier(t *testing.T) {
 	const current, blocker, id = 700, 24, 32
 	p := newFakeParker(t)
 	h := newFakeHeap(t)
-	h.Flags, h.ThreadObject, h.ThreadCurrent, h.ParkBlocker, h.ThreadId = HeapParkBlocker|HeapMounted, current+8, current, blocker, id
+	h.Flags, h.ThreadObject, h.ThreadCurrent, h.ParkBlocker, h.ThreadId = HeapParkBlocker|HeapMounted, current+8,
+		current, blocker, id
 	p.layout(t, h.HotspotHeap)
 	object := h.object(h.klass("java/lang/VirtualThread", 0), 0)
 	h.reference(object+blocker, h.object(h.klass("Sync", 0), 0))
 	h.mem.put64(object+id, virtualID)
 	p.meta.put64(p.thread.javaThread+current, object)
 	key, frozen := VirtualThread{Serial: proberSerial, Id: virtualID}, Frozen{Every: 2}
-	if err := errors.Join(p.p.FrozenThreads.Put(&key, &frozen), p.p.VirtualCounts.Put(uint32(proberSerial), &VirtualCount{Begun: 5})); err != nil {
+	if err := errors.Join(p.p.FrozenThreads.Put(&key, &frozen),
+		p.p.VirtualCounts.Put(uint32(proberSerial), &VirtualCount{Begun: 5})); err != nil {
 		t.Fatal(err)
 	}
 	if got := p.park(t); got.text != "Sync" {

@@ -28,7 +28,8 @@ func newFakeMonitor(t *testing.T) *fakeMonitor {
 	m.heap.MonitorObject, m.heap.MonitorOwner = 8, 24
 	m.layout(t, m.heap.HotspotHeap)
 	m.enter, m.light = m.attach(t, m.p.MonitorEnter, 1), m.attach(t, m.p.LightweightEnter, 1)
-	m.spun, m.blocks, m.entered = m.attach(t, m.p.MonitorSpun, 1), m.attach(t, m.p.MonitorBlocks, 1), m.attach(t, m.p.MonitorEntered, 1)
+	m.spun, m.blocks, m.entered = m.attach(t, m.p.MonitorSpun, 1), m.attach(t, m.p.MonitorBlocks, 1),
+		m.attach(t, m.p.MonitorEntered, 1)
 	m.slept = m.attach(t, m.p.MonitorSlept, 1)
 	m.object = m.heap.object(m.heap.klass("Lock", 0), 0)
 	m.monitor, m.handle = m.heap.allocate(32), m.heap.allocate(8)
@@ -65,7 +66,8 @@ func TestKernelMonitor(t *testing.T) {
 			runtime.LockOSThread()
 			defer runtime.UnlockOSThread()
 			for name, begin := range map[string]func(){
-				"monitor": func() { m.enter.hit(arguments{m.monitor}) }, "handle": func() { m.light.hit(arguments{m.handle}) },
+				"monitor": func() { m.enter.hit(arguments{m.monitor}) },
+				"handle":  func() { m.light.hit(arguments{m.handle}) },
 			} {
 				before := time.Now()
 				begin()
@@ -80,11 +82,13 @@ func TestKernelMonitor(t *testing.T) {
 				ended := time.Now()
 				m.entered.hit(arguments{})
 				got := m.one(t)
-				if got.seen.What != ObservedMonitor || got.seen.Count != 2 || got.seen.Probe != m.entered.cookie || got.seen.Every != 1 {
+				if got.seen.What != ObservedMonitor || got.seen.Count != 2 || got.seen.Probe != m.entered.cookie ||
+					got.seen.Every != 1 {
 					t.Errorf("%s: %+v", name, got.seen)
 				}
 				if got.seen.Flags != test.want || got.text != "Lock" || got.seen.Object != m.object {
-					t.Errorf("%s: flags %#x of a %q at %#x, want %#x", name, got.seen.Flags, got.text, got.seen.Object, test.want)
+					t.Errorf("%s: flags %#x of a %q at %#x, want %#x", name, got.seen.Flags, got.text, got.seen.Object,
+						test.want)
 				}
 				least, most := ended.Sub(begun), time.Since(before)
 				if took := time.Duration(got.seen.Values[0]); took < least || took > most {
@@ -356,7 +360,8 @@ func TestProbeMonitorUnattached(t *testing.T) {
 	m.entered.hit(arguments{})
 	m.none(t, "the VM is not attached")
 	if c := m.counts(t); c[HitsUnattached] != 1 || c[ObservationsAttempted] != 0 {
-		t.Errorf("%d hits before the VM was attached, %d observations begun; want 1 and 0", c[HitsUnattached], c[ObservationsAttempted])
+		t.Errorf("%d hits before the VM was attached, %d observations begun; want 1 and 0", c[HitsUnattached],
+			c[ObservationsAttempted])
 	}
 	m.announce(t)
 	m.entered.hit(arguments{})

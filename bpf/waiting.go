@@ -80,7 +80,9 @@ func (o *Objects) LoadWaiting() (*Waiting, error) {
 // as WaitSince; WaitDelay and WaitMean are 0. Threads that are on a CPU, or go on meanwhile, are
 // left out. Copy fills copies of the process's memory from the beginnings of those pages. Its error
 // is returned. Stacks that take longer than until end are left out. Calls must not overlap.
-func (w *Waiting) Read(threads map[uint32]uint64, end time.Time, copy func(at []uint64, to []PageCopy) error, each func(raw []byte)) error {
+func (w *Waiting) Read(
+	threads map[uint32]uint64, end time.Time, copy func(at []uint64, to []PageCopy) error, each func(raw []byte),
+) error {
 	asked := maps.Clone(threads)
 	known := map[uint64]bool{}
 	defer func() {
@@ -130,7 +132,9 @@ type AskedVirtual struct{ Continuation, Mounted, State, Blocker, Waiter uint64 }
 type SeenVirtual struct {
 	Blocker, Waiter uint64
 	State           uint32
-	Stack           []byte // a record of a Sample, valid until the next one; nil if the thread is on a carrier, or was on none yet
+	// a record of a Sample, valid until the next one; nil if the thread is on a carrier, or was on
+	// none yet
+	Stack []byte
 }
 
 // States of virtual threads that were on no carrier yet, or will be on none again:
@@ -143,7 +147,10 @@ const (
 // ReadVirtual is Read for virtual threads of one process: it calls each for what was read of them,
 // with the number of the thread in the list. Those of which something could not be read are left
 // out. The records have of's process.
-func (w *Waiting) ReadVirtual(of Header, threads []AskedVirtual, end time.Time, copy func(at []uint64, to []PageCopy) error, each func(i int, seen SeenVirtual)) error {
+func (w *Waiting) ReadVirtual(
+	of Header, threads []AskedVirtual, end time.Time, copy func(at []uint64, to []PageCopy) error,
+	each func(i int, seen SeenVirtual),
+) error {
 	if w.lack != nil {
 		return fmt.Errorf("load the program that reads virtual threads: %w", w.lack)
 	}

@@ -56,13 +56,15 @@ func TestKernelStillWaiting(t *testing.T) {
 	running := uint32(unix.Gettid())
 	waitFor(t, "one stack: the reader has none if it went on meanwhile, for the Go runtime", func() bool {
 		read = nil
-		if err := still.Read(map[uint32]uint64{reader: since, running: since, 1 << 30: since}, time.Now().Add(time.Minute), copyOwn, see); err != nil {
+		if err := still.Read(map[uint32]uint64{reader: since, running: since, 1 << 30: since},
+			time.Now().Add(time.Minute), copyOwn, see); err != nil {
 			t.Fatal(err)
 		}
 		return len(read) == 1
 	})
 	o := read[0]
-	if o.Pid != uint32(os.Getpid()) || o.Tid != reader || o.Seen.What != ObservedWait || o.Seen.Values[WaitSince] != since || o.Start == 0 {
+	if o.Pid != uint32(os.Getpid()) || o.Tid != reader || o.Seen.What != ObservedWait ||
+		o.Seen.Values[WaitSince] != since || o.Start == 0 {
 		t.Errorf("%+v, %+v", o.Header, o.Seen)
 	}
 	sleepFor(2 * mean) // so that the wait is recorded for certain
@@ -73,12 +75,14 @@ func TestKernelStillWaiting(t *testing.T) {
 	w.balanced(t)
 	all := w.waits(t)
 	pc := o.Seen.Values[WaitPC]
-	i := slices.IndexFunc(all, func(s seenWait) bool { return s.tid == reader && s.state == AwayBlocked && s.pc == pc }) // before, it may have waited for the Go runtime
+	// before, it may have waited for the Go runtime
+	i := slices.IndexFunc(all, func(s seenWait) bool { return s.tid == reader && s.state == AwayBlocked && s.pc == pc })
 	if i < 0 {
 		t.Fatalf("no wait of thread %d at %#x among %+v", reader, pc, all)
 	}
 	if s := all[i]; !slices.Equal(s.user, o.User) || len(o.User) < 3 || len(o.Kernel) < 4 {
-		t.Errorf("read were %v and %d of the kernel at %#x; when it went on they were %v", o.User, len(o.Kernel), pc, s.user)
+		t.Errorf("read were %v and %d of the kernel at %#x; when it went on they were %v", o.User, len(o.Kernel), pc,
+			s.user)
 	}
 	if n := still.objects.Pages.Iterate(); n.Next(new(uint64), new(PageCopy)) {
 		t.Error("pages are left")
@@ -126,11 +130,12 @@ func TestKernelWentOnMeanwhile(t *testing.T) {
 	}
 	copies := 0
 	read := func(each func()) (stacks int) {
-		if err := still.Read(map[uint32]uint64{reader: 1}, time.Now().Add(time.Minute), func(at []uint64, to []PageCopy) error {
-			err := copyOwn(at, to)
-			each()
-			return err
-		}, func([]byte) { stacks++ }); err != nil {
+		if err := still.Read(map[uint32]uint64{reader: 1}, time.Now().Add(time.Minute),
+			func(at []uint64, to []PageCopy) error {
+				err := copyOwn(at, to)
+				each()
+				return err
+			}, func([]byte) { stacks++ }); err != nil {
 			t.Fatal(err)
 		}
 		return stacks
@@ -167,7 +172,8 @@ func copyOwn(at []uint64, to []PageCopy) error {
 	for i, address := range at {
 		for length := len(to[i].Bytes); length > 0 && to[i].Length == 0; length -= len(to[i].Bytes) / 2 {
 			local := []unix.Iovec{{Base: &to[i].Bytes[0], Len: uint64(length)}}
-			n, err := unix.ProcessVMReadv(os.Getpid(), local, []unix.RemoteIovec{{Base: uintptr(address), Len: length}}, 0)
+			n, err := unix.ProcessVMReadv(os.Getpid(), local, []unix.RemoteIovec{{Base: uintptr(address), Len: length}},
+				0)
 			if err == nil {
 				to[i].Length = uint64(n)
 			}

@@ -113,17 +113,21 @@ func (w *waitWatch) waitsAndWakers(t *testing.T) (all []seenWait, wakers map[wak
 		v := o.Seen.Values
 		if o.Seen.What == ObservedWaker {
 			key := wakingKey{uint32(v[WakerTID]), v[WakerSince]}
-			if _, twice := wakers[key]; twice || slices.ContainsFunc(all, func(s seenWait) bool { return wakingKey{s.tid, s.since} == key }) {
+			if _, twice := wakers[key]; twice || slices.ContainsFunc(all,
+				func(s seenWait) bool { return wakingKey{s.tid, s.since} == key }) {
 				t.Errorf("the waker of %+v came twice, or late", key)
 			}
-			wakers[key] = seenWaker{o.Pid, o.Tid, o.Seen.Flags, o.User, len(o.Kernel), o.Time, string(bytes.TrimRight(o.Text, "\x00"))}
+			wakers[key] = seenWaker{o.Pid, o.Tid, o.Seen.Flags, o.User, len(o.Kernel), o.Time,
+				string(bytes.TrimRight(o.Text, "\x00"))}
 			return
 		}
-		if o.Kind != EventObserved || o.Pid != uint32(os.Getpid()) || o.Seen.What != ObservedWait || o.Seen.Probe != ProbeWait {
+		if o.Kind != EventObserved || o.Pid != uint32(os.Getpid()) || o.Seen.What != ObservedWait ||
+			o.Seen.Probe != ProbeWait {
 			t.Errorf("%+v of process %d", o.Seen, o.Pid)
 		}
 		all = append(all, seenWait{
-			o.Tid, o.Seen.Flags, time.Duration(o.Time - v[WaitSince]), time.Duration(v[WaitDelay]), v[WaitSince], o.User, len(o.Kernel), v[WaitPC],
+			o.Tid, o.Seen.Flags, time.Duration(o.Time - v[WaitSince]), time.Duration(v[WaitDelay]), v[WaitSince],
+			o.User, len(o.Kernel), v[WaitPC],
 			v[WaitWoken], v[WaitLeast], v[WaitMean], o.Seen.Every,
 		})
 	})
@@ -162,13 +166,16 @@ func (w *waitWatch) balanced(t *testing.T) (seen, thinned, delivered uint64) {
 		wakers = c[WakersDrawn] - c[WakersLost]
 		lost = c[ObservationsDroppedRingFull] + c[ObservationsDroppedBusy] - c[WakersLost]
 		attempted := c[ObservationsAttempted]
-		return attempted == c[ObservationsDelivered]+lost+c[WakersLost] && attempted == c[WaitsSeen]-c[WaitsThinned]+c[WakersDrawn]
+		return attempted == c[ObservationsDelivered]+lost+c[WakersLost] && attempted == c[WaitsSeen]-c[WaitsThinned]+
+			c[WakersDrawn]
 	})
 	seen, thinned, delivered = c[WaitsSeen], c[WaitsThinned], c[ObservationsDelivered]-wakers
-	if drawn, dropped := c[NsWaitsDrawn], c[NsWaitsLost]; (drawn > 0) != (seen > thinned) || dropped > drawn || (dropped > 0) != (lost > 0) {
+	if drawn, dropped := c[NsWaitsDrawn], c[NsWaitsLost]; (drawn > 0) != (seen > thinned) || dropped > drawn ||
+		(dropped > 0) != (lost > 0) {
 		t.Errorf("%d of %d ns lost, %d of %d records", dropped, drawn, lost, delivered+lost)
 	}
-	if seen != thinned+delivered+lost || c[ObservationsAttempted] != delivered+lost+c[WakersDrawn] || c[WaitsRefused] != 0 || c[WakersDrawn] > c[WakingsSeen] {
+	if seen != thinned+delivered+lost || c[ObservationsAttempted] != delivered+lost+c[WakersDrawn] ||
+		c[WaitsRefused] != 0 || c[WakersDrawn] > c[WakingsSeen] {
 		t.Errorf("%d waits seen, %d thinned, %d attempted, %d delivered, %d lost, %d refused",
 			seen, thinned, c[ObservationsAttempted], delivered, lost, c[WaitsRefused])
 	}

@@ -63,7 +63,8 @@ func TestKernelWakers(t *testing.T) {
 	comm := string(bytes.TrimSpace(readFile(t, "/proc/self/comm")))
 	read, slept, missing := 0, 0, 0
 	for _, s := range all {
-		if s.woken != 0 && (s.state == AwayPreempted || s.woken <= s.since || s.woken > s.since+uint64(s.length) || s.least >= s.mean || uint64(s.length) <= s.least) {
+		if s.woken != 0 && (s.state == AwayPreempted || s.woken <= s.since || s.woken > s.since+uint64(s.length) ||
+			s.least >= s.mean || uint64(s.length) <= s.least) {
 			t.Errorf("%+v", s)
 		}
 		drawn := s.woken != 0 && s.woken-s.since > s.least
@@ -86,7 +87,8 @@ func TestKernelWakers(t *testing.T) {
 				continue // a signal of Go's runtime
 			}
 			read++
-			if by.pid != uint32(os.Getpid()) || by.flags != WakerChosen || by.comm != comm || len(by.user) < 3 || by.user[0].Kind() != FrameNative {
+			if by.pid != uint32(os.Getpid()) || by.flags != WakerChosen || by.comm != comm || len(by.user) < 3 ||
+				by.user[0].Kind() != FrameNative {
 				t.Errorf("woken by %+v", by)
 			}
 		case writer:
@@ -96,7 +98,8 @@ func TestKernelWakers(t *testing.T) {
 			}
 		}
 	}
-	t.Logf("%d of %d reads and %d sleeps have wakers, %d of %d records are lost", read, rounds, slept, c[WakersLost], c[WakersDrawn])
+	t.Logf("%d of %d reads and %d sleeps have wakers, %d of %d records are lost", read, rounds, slept, c[WakersLost],
+		c[WakersDrawn])
 	// One half of the reads is longer than what is always recorded.
 	if read < rounds/4 || slept < rounds/4 {
 		t.Errorf("%d of %d reads were woken by their writer, %d sleeps by anybody", read, rounds, slept)
@@ -134,7 +137,8 @@ func TestKernelWakersDrawn(t *testing.T) {
 			n++
 		}
 	}
-	t.Logf("%d waits seen, %d thinned; blocked for %v by %d records, %v with the time on run queues, of %v", seen, thinned, blocked, n, whole, took)
+	t.Logf("%d waits seen, %d thinned; blocked for %v by %d records, %v with the time on run queues, of %v", seen,
+		thinned, blocked, n, whole, took)
 	// About 20 records or more: 6 standard deviations of a Poisson number.
 	if blocked < took/10 || whole > took*5/2 || blocked > whole {
 		t.Errorf("blocked for %v, waited for %v, away for most of %v", blocked, whole, took)
@@ -202,7 +206,8 @@ func BenchmarkKernelWakers(b *testing.B) {
 			if err != nil {
 				b.Fatal(err)
 			}
-			b.ReportMetric(float64(after.Runtime-before.Runtime)/float64(max(after.RunCount-before.RunCount, 1)), "ns/waking")
+			b.ReportMetric(float64(after.Runtime-before.Runtime)/float64(max(after.RunCount-before.RunCount, 1)),
+				"ns/waking")
 			b.ReportMetric(float64(after.RunCount-before.RunCount)/float64(b.N), "wakings/op")
 		})
 	}

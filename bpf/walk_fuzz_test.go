@@ -110,7 +110,8 @@ func FuzzKernelWalk(f *testing.F) {
 			compare(t, s, tg.want(), EndRoot)
 		}
 
-		if ret, _ := w.run(t, w.Scan, WalkTestRequest{Pid: req.Pid, Sp: req.Sp, Words: uint32(len(changes))}); ret < -1 || ret >= 96 {
+		if ret, _ := w.run(t, w.Scan, WalkTestRequest{Pid: req.Pid, Sp: req.Sp,
+			Words: uint32(len(changes))}); ret < -1 || ret >= 96 {
 			t.Fatalf("return address %d words up", ret)
 		}
 		if ret, _ := w.run(t, w.Find, req); ret < 0 || WalkEnd(ret) >= EndCount {

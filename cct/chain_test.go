@@ -65,7 +65,8 @@ func lines(as []cct.Activation[string, int]) string {
 // walked returns a chain that has learned these walks with these weights.
 func walked(walks map[string]uint64) *chain {
 	c := new(chain)
-	for _, text := range slices.Sorted(maps.Keys(walks)) { // the order shows which of equally likely contexts comes first
+	// the order shows which of equally likely contexts comes first
+	for _, text := range slices.Sorted(maps.Keys(walks)) {
 		c.Walk(activations(text), walks[text])
 	}
 	return c
@@ -137,14 +138,18 @@ func TestChainStats(t *testing.T) {
 		chain *chain
 		want  cct.ChainStats
 	}{
-		"figure 6":           {walked(chainWalks6), cct.ChainStats{Contexts: 6 + 1, Methods: 5, Links: 7}},
-		"figure 6, pairs":    {called(chainFigure6), cct.ChainStats{Links: 6}},
-		"figure 7a":          {walked(chainWalks7a), cct.ChainStats{Contexts: 7, Shared: 2, Methods: 5, Links: 6}},
-		"figure 7b":          {walked(chainWalks7b), cct.ChainStats{Contexts: 9, Shared: 2, Methods: 5, Links: 8}},
-		"two sites":          {walked(map[string]uint64{"A:1@10 B@50": 1, "A:2@10 B@50": 1}), cct.ChainStats{Contexts: 3, Methods: 2, Links: 3}},
-		"depths not known":   {walked(map[string]uint64{"A@10 B": 1, "C@10 B": 1}), cct.ChainStats{Contexts: 4, Methods: 3, Links: 4}},
-		"outermost and not":  {walked(map[string]uint64{"A@10 B@50": 1, "B@50": 1}), cct.ChainStats{Contexts: 3, Shared: 2, Methods: 2, Links: 3}},
-		"a caller by a link": {walked(map[string]uint64{"A@10 B@50": 1}), cct.ChainStats{Contexts: 2, Shared: 1, Methods: 2, Links: 3}},
+		"figure 6":        {walked(chainWalks6), cct.ChainStats{Contexts: 6 + 1, Methods: 5, Links: 7}},
+		"figure 6, pairs": {called(chainFigure6), cct.ChainStats{Links: 6}},
+		"figure 7a":       {walked(chainWalks7a), cct.ChainStats{Contexts: 7, Shared: 2, Methods: 5, Links: 6}},
+		"figure 7b":       {walked(chainWalks7b), cct.ChainStats{Contexts: 9, Shared: 2, Methods: 5, Links: 8}},
+		"two sites": {walked(map[string]uint64{"A:1@10 B@50": 1, "A:2@10 B@50": 1}),
+			cct.ChainStats{Contexts: 3, Methods: 2, Links: 3}},
+		"depths not known": {walked(map[string]uint64{"A@10 B": 1, "C@10 B": 1}),
+			cct.ChainStats{Contexts: 4, Methods: 3, Links: 4}},
+		"outermost and not": {walked(map[string]uint64{"A@10 B@50": 1, "B@50": 1}),
+			cct.ChainStats{Contexts: 3, Shared: 2, Methods: 2, Links: 3}},
+		"a caller by a link": {walked(map[string]uint64{"A@10 B@50": 1}),
+			cct.ChainStats{Contexts: 2, Shared: 1, Methods: 2, Links: 3}},
 	} {
 		if name == "a caller by a link" {
 			test.chain.Call(linkOf("F@10 B@50"), 1)
@@ -222,12 +227,14 @@ func TestChainWeightsDoNotWrap(t *testing.T) {
 	c := walked(map[string]uint64{"A@10 B@50 D@90": 1 << 63, "A@10 F@50 D@90": 1})
 	c.Walk(activations("A@10 B@50 D@90"), 1<<63)
 	l := linkOf("D@90 X@100")
-	if p := c.Place(l); len(p.Candidates) != 2 || p.Candidates[0].Share < 0.999 || c.Stack(nil, l, p.Candidates[0])[2].Method != "B" {
+	if p := c.Place(l); len(p.Candidates) != 2 || p.Candidates[0].Share < 0.999 ||
+		c.Stack(nil, l, p.Candidates[0])[2].Method != "B" {
 		t.Errorf("%s, want almost all of it through B", placed(c, l, p))
 	}
 	c = called(map[string]uint64{"B@50 D@90": 1 << 63, "F@50 D@90": 1})
 	c.Call(linkOf("B@50 D@90"), 1<<63)
-	if p := c.Place(l); len(p.Candidates) != 2 || p.Candidates[0].Share < 0.999 || p.Candidates[0].Via[0].Method != "B" {
+	if p := c.Place(l); len(p.Candidates) != 2 || p.Candidates[0].Share < 0.999 ||
+		p.Candidates[0].Via[0].Method != "B" {
 		t.Errorf("%s, want almost all of it through B", placed(c, l, p))
 	}
 }

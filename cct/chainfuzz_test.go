@@ -93,7 +93,8 @@ func (m *chainModel) place(l byteLink) (basis cct.Basis, stacks []byteStack, cha
 		}
 		if slices.ContainsFunc(m.calls, func(call byteLink) bool {
 			return call.Leaf.Method == l.Leaf.Method && call.Caller.Depth == l.Leaf.Depth ||
-				call.Caller.Method == l.Leaf.Method && call.Leaf.Depth == l.Leaf.Depth && (m.chained(call.Caller) || m.walked(call.Caller))
+				call.Caller.Method == l.Leaf.Method && call.Leaf.Depth == l.Leaf.Depth &&
+					(m.chained(call.Caller) || m.walked(call.Caller))
 		}) {
 			return cct.ByNeighbour, nil, true
 		}
@@ -136,7 +137,8 @@ func (m *chainModel) absorb(stacks []byteStack, known int) (kept []byteStack) {
 		absorbed := false
 		for j, other := range stacks {
 			beside, alsoCut := m.cut(other, known)
-			absorbed = absorbed || cut && i != j && len(callers) <= len(beside) && slices.Equal(callers, beside[:len(callers)]) &&
+			absorbed = absorbed || cut && i != j && len(callers) <= len(beside) &&
+				slices.Equal(callers, beside[:len(callers)]) &&
 				(!alsoCut || len(callers) < len(beside) || j < i)
 		}
 		if !absorbed {
@@ -265,7 +267,8 @@ func checkChain(t *testing.T, data []byte, placed map[cct.Basis]int) {
 			m.calls = append(m.calls, calls...)
 		}
 		stats := c.Stats()
-		if stats.Contexts != len(m.contexts) || stats.Shared > stats.Contexts || c.Limit > 0 && max(stats.Contexts, stats.Links) > c.Limit {
+		if stats.Contexts != len(m.contexts) || stats.Shared > stats.Contexts || c.Limit > 0 &&
+			max(stats.Contexts, stats.Links) > c.Limit {
 			t.Fatalf("%+v of %d contexts, limit %d", stats, len(m.contexts), c.Limit)
 		}
 	}
@@ -296,7 +299,8 @@ func checkPlacement(t *testing.T, c *cct.Chain[byte, byte], m *chainModel, l byt
 		(p.Fit == cct.Unplaced) != (basis == cct.ByNothing) || len(p.Candidates) > 0 && math.Abs(sum-1) > 1e-9 {
 		t.Fatalf("Place(%v) = %+v", l, p)
 	}
-	if fitted := basis >= cct.BySite; fitted != (p.Fit == cct.Fitted) || !fitted && p.Fit != cct.Unplaced && (p.Fit == cct.Unique) != (len(stacks) == 1) {
+	if fitted := basis >= cct.BySite; fitted != (p.Fit == cct.Fitted) || !fitted && p.Fit != cct.Unplaced &&
+		(p.Fit == cct.Unique) != (len(stacks) == 1) {
 		t.Fatalf("Place(%v) by %v is %v", l, basis, p.Fit)
 	}
 	if chained || len(stacks) == 0 {
@@ -309,8 +313,10 @@ func checkPlacement(t *testing.T, c *cct.Chain[byte, byte], m *chainModel, l byt
 	want = m.absorb(want, known)
 	sameMethod := func(a, b byteFrame) bool { return a.Method == b.Method }
 	sameCall := func(a, b byteFrame) bool { return a.Method == b.Method && a.Site == b.Site }
-	if callers, methods := m.agreement(want, known, sameCall), m.agreement(want, known, sameMethod); p.Callers != callers || p.Methods != methods {
-		t.Fatalf("Place(%v): Callers, Methods = %v, %v, want %v, %v of %v", l, p.Callers, p.Methods, callers, methods, want)
+	if callers, methods := m.agreement(want, known, sameCall), m.agreement(want, known,
+		sameMethod); p.Callers != callers || p.Methods != methods {
+		t.Fatalf("Place(%v): Callers, Methods = %v, %v, want %v, %v of %v", l, p.Callers, p.Methods, callers, methods,
+			want)
 	}
 	if len(want) > cct.MaxCandidates {
 		return p.Basis

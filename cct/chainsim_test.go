@@ -137,7 +137,8 @@ func TestPlaceRandomPrograms(t *testing.T) {
 			fail := func(format string, args ...any) {
 				t.Errorf("seed %d, %q is %s\n\t%s", seed, lines(context), said, fmt.Sprintf(format, args...))
 			}
-			caller := append([]cct.Activation[string, int]{{Method: link.Caller.Method, Depth: link.Caller.Depth}}, context[2:]...)
+			caller := append([]cct.Activation[string, int]{{Method: link.Caller.Method, Depth: link.Caller.Depth}},
+				context[2:]...)
 			share := -1. // of the context itself
 			for _, candidate := range to.Candidates {
 				if lines(c.Stack(nil, link, candidate)) == lines(context) {
@@ -147,12 +148,14 @@ func TestPlaceRandomPrograms(t *testing.T) {
 			switch {
 			case known[lines(context)] && knownLink[text] == 1:
 				unique++
-				if to.Fit != cct.Unique || to.Basis != cct.ByLink || share != 1 || !to.Callers.Whole || to.Callers.Levels != len(context)-1 {
+				if to.Fit != cct.Unique || to.Basis != cct.ByLink || share != 1 || !to.Callers.Whole ||
+					to.Callers.Levels != len(context)-1 {
 					fail("want this one, by link, and %d levels", len(context)-1)
 				}
 			case known[lines(context)]:
 				ambiguous++
-				if to.Fit != cct.Ambiguous || to.Basis != cct.ByLink || len(to.Candidates) != min(knownLink[text], cct.MaxCandidates) {
+				if to.Fit != cct.Ambiguous || to.Basis != cct.ByLink ||
+					len(to.Candidates) != min(knownLink[text], cct.MaxCandidates) {
 					fail("want %d contexts by link", knownLink[text])
 				}
 				// Walks can only know this: hidden contexts are never on top in any.
@@ -196,7 +199,8 @@ func TestPlaceRandomPrograms(t *testing.T) {
 	}
 	t.Logf("%d unique, %d ambiguous, %d by caller, %d unplaced", unique, ambiguous, byCaller, unplaced)
 	if min(unique, ambiguous, byCaller) < 100 || unplaced < 10 {
-		t.Errorf("the programs are too simple: %d unique, %d ambiguous, %d by caller, %d unplaced", unique, ambiguous, byCaller, unplaced)
+		t.Errorf("the programs are too simple: %d unique, %d ambiguous, %d by caller, %d unplaced", unique, ambiguous,
+			byCaller, unplaced)
 	}
 }
 

@@ -69,9 +69,11 @@ func eachRandomGraph(t *testing.T, f func(t *testing.T, r *rand.Rand, g *graph, 
 func TestZeroGraph(t *testing.T) {
 	var g graph
 	if g.Len() != 0 || g.Total() != 0 || g.Overflow() != 0 || g.Weight(call("a b")) != 0 {
-		t.Errorf("Len, Total, Overflow, Weight = %d, %v, %v, %v", g.Len(), g.Total(), g.Overflow(), g.Weight(call("a b")))
+		t.Errorf("Len, Total, Overflow, Weight = %d, %v, %v, %v", g.Len(), g.Total(), g.Overflow(),
+			g.Weight(call("a b")))
 	}
-	if len(edges(&g)) != 0 || len(g.Hottest(compareEdges)) != 0 || len(g.CallSites(compareEdges)) != 0 || len(g.Callees()) != 0 {
+	if len(edges(&g)) != 0 || len(g.Hottest(compareEdges)) != 0 || len(g.CallSites(compareEdges)) != 0 ||
+		len(g.Callees()) != 0 {
 		t.Errorf("the empty graph lists something")
 	}
 }
@@ -167,7 +169,8 @@ func TestGraphMergeIntoFullGraph(t *testing.T) {
 	more.Limit = 4
 	more.Add(call("a f"), 16) // overflows there already
 	full.Merge(more)
-	if got, want := edges(&full), edges(callGraph(map[string]float64{"a b": 2, "a c": 8, "a d": 4})); !maps.Equal(got, want) {
+	if got, want := edges(&full), edges(callGraph(map[string]float64{"a b": 2, "a c": 8, "a d": 4})); !maps.Equal(got,
+		want) {
 		t.Errorf("edges = %v, want %v", got, want)
 	}
 	if full.Total() != 14 || full.Overflow() != 18 {

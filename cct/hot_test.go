@@ -41,7 +41,8 @@ func TestHot(t *testing.T) {
 
 // Grouping is recursion too: a package that calls itself through another method is counted once.
 func TestHotGrouped(t *testing.T) {
-	tree := tree(map[string]uint64{"app.main": 1, "app.main util.a": 2, "app.main util.a util.b": 4, "app.main util.a app.call util.b": 8})
+	tree := tree(map[string]uint64{"app.main": 1, "app.main util.a": 2, "app.main util.a util.b": 4,
+		"app.main util.a app.call util.b": 8})
 	got := cct.Hot(tree, func(method string) string {
 		pkg, _, _ := strings.Cut(method, ".")
 		return pkg
@@ -78,7 +79,8 @@ func TestHotDeep(t *testing.T) {
 	var tree cct.Tree[int]
 	deep := make([]int, 100_000)
 	tree.Add(deep, 1)
-	if got := cct.Hot(&tree, func(k int) int { return k }); len(got) != 1 || got[0] != (cct.Entry[int]{Key: 0, Self: 1, Total: 1}) {
+	if got := cct.Hot(&tree, func(k int) int { return k }); len(got) != 1 ||
+		got[0] != (cct.Entry[int]{Key: 0, Self: 1, Total: 1}) {
 		t.Errorf("Hot = %v", got)
 	}
 }
@@ -135,7 +137,10 @@ func TestHottestIsExact(t *testing.T) {
 			}
 			checkHottest(t, &tree)
 		}
-		mapped := cct.Map(&tree, func(key string) []string { return map[string][]string{"b": {"x", "y"}, "c": {"a"}, "d": {"a"}}[key] })
+		mapped := cct.Map(&tree, func(key string) []string {
+			return map[string][]string{"b": {"x", "y"}, "c": {"a"},
+				"d": {"a"}}[key]
+		})
 		checkHottest(t, mapped)
 		if t.Failed() {
 			t.Fatalf("with seed %d", seed)

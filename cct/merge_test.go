@@ -61,18 +61,23 @@ func TestMergeAddsEdges(t *testing.T) {
 				t.Fatalf("seed %d: with little room %s was entered %d times, of %d", seed, context, n, want[context])
 			}
 		}
-		if a.EdgeTotal() != sum(want) || limited.EdgeTotal() != sum(entered(&limited)) || limited.EdgeTotal()+limited.EdgeOverflow() != sum(want) {
-			t.Fatalf("seed %d: EdgeTotal = %d; with little room it is %d, EdgeOverflow %d; want %d", seed, a.EdgeTotal(), limited.EdgeTotal(), limited.EdgeOverflow(), sum(want))
+		if a.EdgeTotal() != sum(want) || limited.EdgeTotal() != sum(entered(&limited)) || limited.EdgeTotal()+
+			limited.EdgeOverflow() != sum(want) {
+			t.Fatalf("seed %d: EdgeTotal = %d; with little room it is %d, EdgeOverflow %d; want %d", seed,
+				a.EdgeTotal(), limited.EdgeTotal(), limited.EdgeOverflow(), sum(want))
 		}
 		var again cct.Tree[string] // what one tree lacks is missing in the next
 		again.Merge(&limited)
-		if again.EdgeTotal() != limited.EdgeTotal() || again.EdgeOverflow() != limited.EdgeOverflow() || again.Overflow() != limited.Overflow() {
-			t.Fatalf("seed %d: EdgeTotal, EdgeOverflow, Overflow = %d, %d, %d, want %d, %d, %d", seed, again.EdgeTotal(), again.EdgeOverflow(), again.Overflow(),
+		if again.EdgeTotal() != limited.EdgeTotal() || again.EdgeOverflow() != limited.EdgeOverflow() ||
+			again.Overflow() != limited.Overflow() {
+			t.Fatalf("seed %d: EdgeTotal, EdgeOverflow, Overflow = %d, %d, %d, want %d, %d, %d", seed,
+				again.EdgeTotal(), again.EdgeOverflow(), again.Overflow(),
 				limited.EdgeTotal(), limited.EdgeOverflow(), limited.Overflow())
 		}
 		a.Merge(&a)
 		if got := sum(entered(&a)); got != 2*sum(want) || a.EdgeTotal() != got {
-			t.Fatalf("seed %d: merged with itself, entered %d times, EdgeTotal %d, want %d", seed, got, a.EdgeTotal(), 2*sum(want))
+			t.Fatalf("seed %d: merged with itself, entered %d times, EdgeTotal %d, want %d", seed, got, a.EdgeTotal(),
+				2*sum(want))
 		}
 	}
 }
@@ -158,7 +163,8 @@ func TestMapEdgesIntoFullTree(t *testing.T) {
 		t.Errorf("entered %v, want %v", got, want)
 	}
 	if logical.EdgeTotal() != 2 || logical.EdgeOverflow() != 1 || logical.Overflow() != 1 {
-		t.Errorf("EdgeTotal, EdgeOverflow, Overflow = %d, %d, %d, want 2, 1, 1", logical.EdgeTotal(), logical.EdgeOverflow(), logical.Overflow())
+		t.Errorf("EdgeTotal, EdgeOverflow, Overflow = %d, %d, %d, want 2, 1, 1", logical.EdgeTotal(),
+			logical.EdgeOverflow(), logical.Overflow())
 	}
 }
 

@@ -104,27 +104,35 @@ func TestAgreement(t *testing.T) {
 		byDepth          agreement // methods
 	}{
 		{"figure 6", walked(chainWalks6), "D@90 E@100", agreement{3, true}, agreement{3, true}, agreement{3, true}},
-		{"figure 6, pairs", called(chainFigure6), "D@90 E@100", agreement{3, false}, agreement{3, false}, agreement{3, false}},
-		{"figure 7a", walked(chainWalks7a), "D@90 E@100", agreement{1, false}, agreement{1, false}, agreement{1, false}},
+		{"figure 6, pairs", called(chainFigure6), "D@90 E@100", agreement{3, false}, agreement{3, false},
+			agreement{3, false}},
+		{"figure 7a", walked(chainWalks7a), "D@90 E@100", agreement{1, false}, agreement{1, false},
+			agreement{1, false}},
 		{"figure 7a", walked(chainWalks7a), "B@50 D@90", agreement{2, true}, agreement{2, true}, agreement{0, false}},
-		{"figure 7b", walked(chainWalks7b), "D@90 E@100", agreement{1, false}, agreement{1, false}, agreement{1, false}},
+		{"figure 7b", walked(chainWalks7b), "D@90 E@100", agreement{1, false}, agreement{1, false},
+			agreement{1, false}},
 		{"sites differ", walked(sites), "D@90 E@100", agreement{1, false}, agreement{3, true}, agreement{3, true}},
 		{"outermost", walked(chainWalks6), "A@10", agreement{0, true}, agreement{0, true}, agreement{0, true}},
-		{"nothing known", walked(chainWalks6), "X@50 E@70", agreement{1, false}, agreement{1, false}, agreement{0, false}},
+		{"nothing known", walked(chainWalks6), "X@50 E@70", agreement{1, false}, agreement{1, false},
+			agreement{0, false}},
 		{"nothing known", walked(chainWalks6), "E@70", agreement{0, false}, agreement{0, false}, agreement{0, false}},
 		// One ends where the other continues.
-		{"one is part of the other", walked(map[string]uint64{"B@50 D@90 E@100": 1, "A@10 B@50 D@90 E@100": 1}), "D@90 E@100",
+		{"one is part of the other", walked(map[string]uint64{"B@50 D@90 E@100": 1, "A@10 B@50 D@90 E@100": 1}),
+			"D@90 E@100",
 			agreement{2, false}, agreement{2, false}, agreement{2, false}},
-		{"depths differ only", walked(map[string]uint64{"A@10 B@50 D@90 E@100": 1, "A@12 B@50 D@90 E@100": 1}), "D@90 E@100",
+		{"depths differ only", walked(map[string]uint64{"A@10 B@50 D@90 E@100": 1, "A@12 B@50 D@90 E@100": 1}),
+			"D@90 E@100",
 			agreement{3, true}, agreement{3, true}, agreement{3, true}},
 	} {
 		l := linkOf(test.link)
 		p := test.chain.Place(l)
 		if p.Callers != test.callers || p.Methods != test.methods {
-			t.Errorf("%s: of %q Callers, Methods = %v, %v, want %v, %v", test.name, test.link, p.Callers, p.Methods, test.callers, test.methods)
+			t.Errorf("%s: of %q Callers, Methods = %v, %v, want %v, %v", test.name, test.link, p.Callers, p.Methods,
+				test.callers, test.methods)
 		}
 		if callers, methods := test.chain.ByDepth(l.Leaf); methods != test.byDepth || callers.Levels > methods.Levels {
-			t.Errorf("%s: ByDepth of %q = %v, %v, want methods %v", test.name, test.link, callers, methods, test.byDepth)
+			t.Errorf("%s: ByDepth of %q = %v, %v, want methods %v", test.name, test.link, callers, methods,
+				test.byDepth)
 		}
 	}
 }
@@ -224,7 +232,8 @@ func TestPlacePrefersContextsWithTheLeaf(t *testing.T) {
 		"D:7@90 E@100": "ambiguous by link | 0.75 A@10 B:2@50 D:7@90 E@100 | 0.25 A@10 B:1@50 D:7@90 E@100",
 		"D:8@90 E@100": "unique by link | 1 A@10 F@50 D:8@90 E@100",
 		// The site in the caller does not decide who called it.
-		"D:9@90 X@100": "ambiguous by caller | 0.998 A@10 F@50 D:9@90 X@100 | 0.001497 A@10 B:2@50 D:9@90 X@100 | 0.000499 A@10 B:1@50 D:9@90 X@100",
+		"D:9@90 X@100": "ambiguous by caller | 0.998 A@10 F@50 D:9@90 X@100 | 0.001497 A@10 B:2@50 D:9@90 X@100 | " +
+			"0.000499 A@10 B:1@50 D:9@90 X@100",
 	})
 }
 
@@ -240,8 +249,9 @@ func TestPlaceRecursion(t *testing.T) {
 		"main@8 fib:1@24 fib:2@40 fib:2@56 leaf@72": 1,
 	})
 	expectPlaces(t, c, map[string]string{
-		"fib:2@40 fib@56":  "unique by link | 1 main@8 fib:1@24 fib:2@40 fib@56",
-		"fib:2@56 fib@72":  "ambiguous by link | 0.8265 main@8 fib:1@24 fib:1@40 fib:2@56 fib@72 | 0.1735 main@8 fib:1@24 fib:2@40 fib:2@56 fib@72",
+		"fib:2@40 fib@56": "unique by link | 1 main@8 fib:1@24 fib:2@40 fib@56",
+		"fib:2@56 fib@72": "ambiguous by link | 0.8265 main@8 fib:1@24 fib:1@40 fib:2@56 fib@72 | 0.1735 main@8 " +
+			"fib:1@24 fib:2@40 fib:2@56 fib@72",
 		"fib:2@56 leaf@72": "unique by link | 1 main@8 fib:1@24 fib:2@40 fib:2@56 leaf@72",
 		"fib:1@24 fib@40":  "unique by link | 1 main@8 fib:1@24 fib@40",
 		"ping@72 pong@88":  "unique by link | 1 main@8 ping@32 pong@48 ping@72 pong@88",
@@ -263,7 +273,8 @@ func TestPlaceChainsUpToWalks(t *testing.T) {
 		c.Call(linkOf(text), calls)
 	}
 	expectPlaces(t, c, map[string]string{
-		"H@150 leaf@160": "ambiguous by pairs | 0.5625 A@10 F@50 D:5@90 G:6@120 H@150 leaf@160 | 0.25 K@100 H@150 leaf@160" +
+		"H@150 leaf@160": "ambiguous by pairs | 0.5625 A@10 F@50 D:5@90 G:6@120 H@150 leaf@160 | 0.25 K@100 H@150 " +
+			"leaf@160" +
 			" | 0.1875 A@10 B:3@50 D:5@90 G:6@120 H@150 leaf@160",
 		"G@120 H@150":  "ambiguous by pairs | 0.75 A@10 F@50 D:5@90 G@120 H@150 | 0.25 A@10 B:3@50 D:5@90 G@120 H@150",
 		"K@100 H@150":  "unplaced by nothing",
@@ -276,7 +287,8 @@ func TestPlaceChainsUpToWalks(t *testing.T) {
 	c.Call(linkOf("X@50 D@90"), 1)
 	expectPlaces(t, c, map[string]string{
 		// 40 walks through D, and links count as one sample.
-		"D@90 leaf@99": "ambiguous by pairs | 0.7317 A@10 F@50 D@90 leaf@99 | 0.2439 A@10 B:3@50 D@90 leaf@99 | 0.02439 X@50 D@90 leaf@99",
+		"D@90 leaf@99": "ambiguous by pairs | 0.7317 A@10 F@50 D@90 leaf@99 | 0.2439 A@10 B:3@50 D@90 leaf@99 | " +
+			"0.02439 X@50 D@90 leaf@99",
 	})
 }
 
@@ -290,7 +302,8 @@ func TestPlaceChainsOverSeveralWays(t *testing.T) {
 		c.Call(linkOf(text), calls)
 	}
 	expectPlaces(t, c, map[string]string{
-		"Z@150 leaf@160": "ambiguous by pairs | 0.75 A@10 B@50 D@90 P@120 Z@150 leaf@160 | 0.25 A@10 B@50 D@90 Q@120 Z@150 leaf@160",
+		"Z@150 leaf@160": "ambiguous by pairs | 0.75 A@10 B@50 D@90 P@120 Z@150 leaf@160 | 0.25 A@10 B@50 D@90 Q@120 " +
+			"Z@150 leaf@160",
 		"U@240 leaf@250": "ambiguous by pairs | 0.75 A@10 B@50 D@90 P@120 Z@150 W@180 V@210 U@240 leaf@250" +
 			" | 0.25 A@10 B@50 D@90 Q@120 Z@150 W@180 V@210 U@240 leaf@250",
 		// A callee without its caller: the way back from Z to P or Q.
@@ -301,7 +314,8 @@ func TestPlaceChainsOverSeveralWays(t *testing.T) {
 	}
 	l := linkOf("G@60 leaf@70")
 	p := c.Place(l)
-	if len(p.Candidates) != 3 || p.Candidates[0].Share != 0.5 || !strings.HasPrefix(lines(c.Stack(nil, l, p.Candidates[0])), "F@40") {
+	if len(p.Candidates) != 3 || p.Candidates[0].Share != 0.5 ||
+		!strings.HasPrefix(lines(c.Stack(nil, l, p.Candidates[0])), "F@40") {
 		t.Errorf("%s, want half of it through F", placed(c, l, p))
 	}
 }
@@ -342,7 +356,8 @@ func TestPlaceWithoutDepths(t *testing.T) {
 		"B:1@50 D":    "unique by caller | 1 A@10 B:1@50 D",
 		"G H":         "unplaced by nothing", // methods alone are no context
 		"G":           "unplaced by nothing",
-		"D@90 X@99":   "ambiguous by caller | 0.5 A@10 B:1@50 D@90 X@99 | 0.3333 A@10 F:2@50 D@90 X@99 | 0.1667 A@10 F:1@50 B:1 D@90 X@99",
+		"D@90 X@99": "ambiguous by caller | 0.5 A@10 B:1@50 D@90 X@99 | 0.3333 A@10 F:2@50 D@90 X@99 | 0.1667 A@10 " +
+			"F:1@50 B:1 D@90 X@99",
 		"B:1@50 D@91": "unique by caller | 1 A@10 B:1@50 D@91",
 	})
 }
@@ -365,11 +380,16 @@ func TestPlaceBelowMarker(t *testing.T) {
 		agree cct.Agreement
 	}{
 		{"cut alone", marked(cut), "unique by link | 1 [cut] B@50 D@90 E@100", cct.Agreement{Levels: 2}},
-		{"part of a whole one", marked(cut, whole), "unique by link | 1 A@10 B@50 D@90 E@100", cct.Agreement{Levels: 3, Whole: true}},
-		{"part of another", marked(other, whole), "ambiguous by link | 0.5 A@10 B@50 D@90 E@100 | 0.5 [cut] F@50 D@90 E@100", cct.Agreement{Levels: 1}},
-		{"at once", marked("[cut] D@90 E@100", whole), "unique by link | 1 A@10 B@50 D@90 E@100", cct.Agreement{Levels: 3, Whole: true}},
-		{"for two reasons", marked("[late] B@50 D@90 E@100", cut), "unique by link | 1 [late] B@50 D@90 E@100", cct.Agreement{Levels: 2}},
-		{"the longer one", marked("[cut] D@90 E@100", cut, "[cut] E@100"), "unique by link | 1 [cut] B@50 D@90 E@100", cct.Agreement{Levels: 2}},
+		{"part of a whole one", marked(cut, whole), "unique by link | 1 A@10 B@50 D@90 E@100",
+			cct.Agreement{Levels: 3, Whole: true}},
+		{"part of another", marked(other, whole),
+			"ambiguous by link | 0.5 A@10 B@50 D@90 E@100 | 0.5 [cut] F@50 D@90 E@100", cct.Agreement{Levels: 1}},
+		{"at once", marked("[cut] D@90 E@100", whole), "unique by link | 1 A@10 B@50 D@90 E@100",
+			cct.Agreement{Levels: 3, Whole: true}},
+		{"for two reasons", marked("[late] B@50 D@90 E@100", cut), "unique by link | 1 [late] B@50 D@90 E@100",
+			cct.Agreement{Levels: 2}},
+		{"the longer one", marked("[cut] D@90 E@100", cut, "[cut] E@100"), "unique by link | 1 [cut] B@50 D@90 E@100",
+			cct.Agreement{Levels: 2}},
 		{"of two whole ones", marked("[cut] D@90 E@100", whole, "A@10 F@50 D@90 E@100", "A@10 F@50 D@90 E@100"),
 			"ambiguous by link | 0.6667 A@10 F@50 D@90 E@100 | 0.3333 A@10 B@50 D@90 E@100", cct.Agreement{Levels: 1}},
 		{"another depth", marked(cut, "A@10 B@51 D@90 E@100"),
@@ -402,8 +422,10 @@ func TestPlaceManyBelowMarkers(t *testing.T) {
 		c.Walk(activations(fmt.Sprintf("A%d@10 leaf@998 leaf@999", i)), 1)
 		c.Walk(activations(fmt.Sprintf("[cut] A%d@10 leaf@998 leaf@999", i)), 1)
 	}
-	if p := c.Place(linkOf("leaf@998 leaf@999")); p.Fit != cct.Ambiguous || math.Abs(p.Candidates[0].Share-1./139) > 1e-9 {
-		t.Errorf("%v, the first with %v of 140, of which one goes and the others are not compared", p.Fit, p.Candidates[0].Share)
+	if p := c.Place(linkOf("leaf@998 leaf@999")); p.Fit != cct.Ambiguous ||
+		math.Abs(p.Candidates[0].Share-1./139) > 1e-9 {
+		t.Errorf("%v, the first with %v of 140, of which one goes and the others are not compared", p.Fit,
+			p.Candidates[0].Share)
 	}
 }
 
@@ -438,14 +460,16 @@ func TestPlaceBounded(t *testing.T) {
 		c.Walk(activations(fmt.Sprintf("A%d@10 B@50 D@90 E@100", i)), 1)
 	}
 	for text, agreed := range map[string]int{"D@90 E@100": 1, "D@90 X@100": 1, "E@100": 0, "E@90": 0, "D@91 E@100": 1} {
-		if p := c.Place(linkOf(text)); p.Fit != cct.Unplaced || p.Basis != cct.ByTooMany || len(p.Candidates) > 0 || p.Callers != (cct.Agreement{Levels: agreed}) {
+		if p := c.Place(linkOf(text)); p.Fit != cct.Unplaced || p.Basis != cct.ByTooMany || len(p.Candidates) > 0 ||
+			p.Callers != (cct.Agreement{Levels: agreed}) {
 			t.Errorf("%q of 5000 contexts: %v by %v, %+v", text, p.Fit, p.Basis, p.Callers)
 		}
 	}
 }
 
 func TestFitAndBasisStrings(t *testing.T) {
-	if got := fmt.Sprint(cct.Unplaced, cct.Unique, cct.Ambiguous, cct.Fitted); got != "unplaced unique ambiguous fitted" {
+	if got := fmt.Sprint(cct.Unplaced, cct.Unique, cct.Ambiguous,
+		cct.Fitted); got != "unplaced unique ambiguous fitted" {
 		t.Error(got)
 	}
 	for b := cct.ByNothing; b <= cct.ByNeighbour; b++ {

@@ -65,7 +65,8 @@ func TestOverlapOfGraphs(t *testing.T) {
 		// ever its two calls.
 		{"the timer's view of figure 1", map[string]float64{"main M": 96, "M 1 call_1": 3, "M 2 call_2": 1},
 			map[string]float64{"main M": 2, "M 1 call_1": 49, "M 2 call_2": 49}, 6},
-		{"same shares", map[string]float64{"M 1 f": 1, "M 2 g": 3}, map[string]float64{"M 1 f": 0.5, "M 2 g": 1.5}, 100},
+		{"same shares", map[string]float64{"M 1 f": 1, "M 2 g": 3}, map[string]float64{"M 1 f": 0.5, "M 2 g": 1.5},
+			100},
 		{"other sites", map[string]float64{"M 1 f": 1}, map[string]float64{"M 2 f": 1}, 0},
 		{"other receivers", map[string]float64{"M 1 f": 3, "M 1 g": 1}, map[string]float64{"M 1 f": 3, "M 1 h": 1}, 75},
 		{"the other way round", map[string]float64{"M N": 1}, map[string]float64{"N M": 1}, 0},

@@ -5,7 +5,8 @@ import "testing"
 func TestSteady(t *testing.T) {
 	var c Chain[string, int]
 	link := Link[string, int]{
-		Leaf: Activation[string, int]{Method: "leaf", Depth: 64}, Caller: Activation[string, int]{Method: "caller", Site: 1, Depth: 48},
+		Leaf:   Activation[string, int]{Method: "leaf", Depth: 64},
+		Caller: Activation[string, int]{Method: "caller", Site: 1, Depth: 48},
 	}
 	walk := func(outer ...string) {
 		stack := []Activation[string, int]{link.Leaf, link.Caller}

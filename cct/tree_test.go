@@ -41,7 +41,8 @@ func TestAddDistinguishesPaths(t *testing.T) {
 	if again := tree.Add(stack("A C E"), 1); again != viaC {
 		t.Errorf("A-C-E is node %d first and %d later", viaC, again)
 	}
-	if got, want := tree.Node(viaC), (cct.Node[string]{Key: "E", Self: 2, Parent: 2, Depth: 3}); tree.Node(got.Parent).Key != "C" || got.Self != want.Self || got.Depth != want.Depth {
+	if got, want := tree.Node(viaC), (cct.Node[string]{Key: "E", Self: 2, Parent: 2,
+		Depth: 3}); tree.Node(got.Parent).Key != "C" || got.Self != want.Self || got.Depth != want.Depth {
 		t.Errorf("A-C-E = %+v", got)
 	}
 	if tree.Len() != 6 {
@@ -123,7 +124,8 @@ func TestAddNewTellsCallSites(t *testing.T) {
 	for path, fresh := range map[string]int{"main f:1 g": 3, "main f:2 g": 1, "main f:2 h": 1} {
 		tree.AddNew(stack(path), fresh, 1)
 	}
-	if got, want := entered(&tree), map[string]uint64{"main": 1, "main f:1": 1, "main f:1 g": 1, "main f:2 g": 1, "main f:2 h": 1}; !maps.Equal(got, want) {
+	if got, want := entered(&tree), map[string]uint64{"main": 1, "main f:1": 1, "main f:1 g": 1, "main f:2 g": 1,
+		"main f:2 h": 1}; !maps.Equal(got, want) {
 		t.Errorf("entered %v, want %v", got, want)
 	}
 }
@@ -137,7 +139,8 @@ func TestAddNewCountsActivations(t *testing.T) {
 			t.Fatalf("seed %d: entered %v, want %v", seed, got, want)
 		}
 		if tree.EdgeTotal() != sum(want) || tree.EdgeOverflow() != 0 {
-			t.Fatalf("seed %d: EdgeTotal, EdgeOverflow = %d, %d, want %d, 0", seed, tree.EdgeTotal(), tree.EdgeOverflow(), sum(want))
+			t.Fatalf("seed %d: EdgeTotal, EdgeOverflow = %d, %d, want %d, 0", seed, tree.EdgeTotal(),
+				tree.EdgeOverflow(), sum(want))
 		}
 	}
 }
@@ -154,7 +157,8 @@ func TestAddNewBoundsFresh(t *testing.T) {
 		t.Errorf("entered %v, want %v", got, want)
 	}
 	if tree.Total() != 3 || tree.EdgeTotal() != 2 || tree.EdgeOverflow() != 0 {
-		t.Errorf("Total, EdgeTotal, EdgeOverflow = %d, %d, %d, want 3, 2, 0", tree.Total(), tree.EdgeTotal(), tree.EdgeOverflow())
+		t.Errorf("Total, EdgeTotal, EdgeOverflow = %d, %d, %d, want 3, 2, 0", tree.Total(), tree.EdgeTotal(),
+			tree.EdgeOverflow())
 	}
 }
 
@@ -169,7 +173,8 @@ func TestRecursionKeepsFullContext(t *testing.T) {
 	if got, want := contexts(&tree), map[string]uint64{"A B A B C": 2, "A B A": 1, "A B C": 1}; !maps.Equal(got, want) {
 		t.Errorf("contexts = %v, want %v", got, want)
 	}
-	if got, want := entered(&tree), map[string]uint64{"A": 1, "A B": 1, "A B A": 1, "A B A B": 2, "A B A B C": 2, "A B C": 1}; !maps.Equal(got, want) {
+	if got, want := entered(&tree), map[string]uint64{"A": 1, "A B": 1, "A B A": 1, "A B A B": 2, "A B A B C": 2,
+		"A B C": 1}; !maps.Equal(got, want) {
 		t.Errorf("entered %v, want %v", got, want)
 	}
 	if tree.Len() != 6 {
@@ -225,7 +230,8 @@ func TestPurge(t *testing.T) {
 		}
 		tree.Purge()
 		if tree.Len() != 0 || tree.Total() != 0 || tree.EdgeTotal() != 0 || len(tree.Totals()) != 1 {
-			t.Fatalf("seed %d: a purged tree has %d nodes, weighs %d and %d", seed, tree.Len(), tree.Total(), tree.EdgeTotal())
+			t.Fatalf("seed %d: a purged tree has %d nodes, weighs %d and %d", seed, tree.Len(), tree.Total(),
+				tree.EdgeTotal())
 		}
 	}
 }
@@ -351,7 +357,8 @@ func BenchmarkAdd(b *testing.B) {
 func BenchmarkAddNew(b *testing.B) {
 	for _, bench := range []struct{ depth, distinct int }{{20, 4}, {20, 1000}, {100, 4}, {100, 1000}} {
 		b.Run(fmt.Sprintf("depth=%d/distinct=%d", bench.depth, bench.distinct), func(b *testing.B) {
-			benchmarkAdd(b, bench.depth, bench.distinct, func(tree *cct.Tree[int], stack []int, weight uint64) cct.NodeID {
+			benchmarkAdd(b, bench.depth, bench.distinct, func(tree *cct.Tree[int], stack []int,
+				weight uint64) cct.NodeID {
 				return tree.AddNew(stack, 2, weight)
 			})
 		})
@@ -569,10 +576,12 @@ func TestAddBelow(t *testing.T) {
 		place[id] = got.AddBelow(place[n.Parent], n.Key, n.Self, n.Entered)
 	}
 	if got.Len() != want.Len() || got.Total() != want.Total() || got.EdgeTotal() != want.EdgeTotal() {
-		t.Fatalf("%d nodes, %d, %d; want %d, %d, %d", got.Len(), got.Total(), got.EdgeTotal(), want.Len(), want.Total(), want.EdgeTotal())
+		t.Fatalf("%d nodes, %d, %d; want %d, %d, %d", got.Len(), got.Total(), got.EdgeTotal(), want.Len(), want.Total(),
+			want.EdgeTotal())
 	}
 	for id, n := range want.Nodes() {
-		if g := got.Node(place[id]); g.Key != n.Key || g.Self != n.Self || g.Entered != n.Entered || g.Depth != n.Depth {
+		if g := got.Node(place[id]); g.Key != n.Key || g.Self != n.Self || g.Entered != n.Entered ||
+			g.Depth != n.Depth {
 			t.Errorf("node %d is %+v, want %+v", id, g, n)
 		}
 	}
@@ -580,7 +589,8 @@ func TestAddBelow(t *testing.T) {
 	// A full tree adds weight without room to the parent.
 	full := cct.Tree[string]{Limit: 1}
 	a := full.AddBelow(cct.Root, "A", 1, 0)
-	if at := full.AddBelow(a, "B", 4, 2); at != a || full.Node(a).Self != 5 || full.Total() != 5 || full.Overflow() != 4 || full.EdgeOverflow() != 2 {
+	if at := full.AddBelow(a, "B", 4, 2); at != a || full.Node(a).Self != 5 || full.Total() != 5 ||
+		full.Overflow() != 4 || full.EdgeOverflow() != 2 {
 		t.Errorf("node %d, %+v, overflow %d and %d", at, full.Node(a), full.Overflow(), full.EdgeOverflow())
 	}
 }

@@ -18,10 +18,12 @@ func TestWalk(t *testing.T) {
 		})
 		return keys
 	}
-	if got, want := walk(tree.Heaviest(tree.Totals(), cmp.Compare[string]), ""), []string{"A", "c", "x", "e", "y", "a", "b", "d", "0"}; !slices.Equal(got, want) {
+	if got, want := walk(tree.Heaviest(tree.Totals(), cmp.Compare[string]), ""), []string{"A", "c", "x", "e", "y", "a",
+		"b", "d", "0"}; !slices.Equal(got, want) {
 		t.Errorf("heaviest first: %v, want %v", got, want)
 	}
-	if got, want := walk(tree.ByKey(cmp.Compare[string]), "c"), []string{"0", "A", "a", "b", "c", "d", "e", "y"}; !slices.Equal(got, want) {
+	if got, want := walk(tree.ByKey(cmp.Compare[string]), "c"), []string{"0", "A", "a", "b", "c", "d", "e",
+		"y"}; !slices.Equal(got, want) {
 		t.Errorf("by key without what c calls: %v, want %v", got, want)
 	}
 }

@@ -28,7 +28,8 @@ func (f *File) FunctionAround(addr uint64) (Range, error) {
 		}
 	}
 	if symbolErr != nil && unwindErr != nil {
-		return Range{}, fmt.Errorf("function around %#x: neither symbols nor .eh_frame have its bounds: %w", addr, ErrNotFound)
+		return Range{}, fmt.Errorf("function around %#x: neither symbols nor .eh_frame have its bounds: %w", addr,
+			ErrNotFound)
 	}
 	// The beginnings of other symbols count even if none with a size covers addr.
 	around := Range{max(symbols.Start, unwind.Start), min(symbols.End, unwind.End)}

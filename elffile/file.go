@@ -61,10 +61,12 @@ func Open(r io.ReaderAt, size int64) (*File, error) {
 		return nil, err
 	}
 	f.machine = elf.Machine(header.Machine)
-	if f.progs, err = readHeaders[elf.Prog64](f, header.Phoff, header.Phnum, header.Phentsize, maxSegments); err != nil {
+	if f.progs, err = readHeaders[elf.Prog64](f, header.Phoff, header.Phnum, header.Phentsize,
+		maxSegments); err != nil {
 		return nil, fmt.Errorf("program headers: %w", err)
 	}
-	if f.sections, err = readHeaders[elf.Section64](f, header.Shoff, header.Shnum, header.Shentsize, maxSections); err != nil {
+	if f.sections, err = readHeaders[elf.Section64](f, header.Shoff, header.Shnum, header.Shentsize,
+		maxSections); err != nil {
 		return nil, fmt.Errorf("section headers: %w", err)
 	}
 	if i := int(header.Shstrndx); i > 0 && i < len(f.sections) {

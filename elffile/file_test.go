@@ -33,12 +33,14 @@ func fixture() elftest.Image {
 		[]elftest.Section{
 			{Name: ".note.gnu.build-id", Data: elftest.Note("GNU", noteGNUBuildID, []byte{0xca, 0xfe, 1}),
 				Header: elf.Section64{Type: uint32(elf.SHT_NOTE)}},
-			{Name: ".stapsdt.base", Data: []byte{0}, Header: elf.Section64{Type: uint32(elf.SHT_PROGBITS), Addr: 0x3000}},
+			{Name: ".stapsdt.base", Data: []byte{0}, Header: elf.Section64{Type: uint32(elf.SHT_PROGBITS),
+				Addr: 0x3000}},
 			{Name: ".note.stapsdt", Header: elf.Section64{Type: uint32(elf.SHT_NOTE)}, Data: slices.Concat(
 				elftest.Probe("vm", "start", "8@%rdi -4@-8(%rbp)", 0x1010, 0x3000, 0),
 				elftest.Probe("vm", "stop", "", 0x1020, 0x3000, 0x2110),
 			)},
-			{Name: ".rela.dyn", Header: elf.Section64{Type: uint32(elf.SHT_RELA), Flags: uint64(elf.SHF_ALLOC), Entsize: 24},
+			{Name: ".rela.dyn", Header: elf.Section64{Type: uint32(elf.SHT_RELA), Flags: uint64(elf.SHF_ALLOC),
+				Entsize: 24},
 				Data: elftest.Append(nil, []elf.Rela64{
 					{Off: 0x2100, Info: elf.R_INFO(0, uint32(elf.R_X86_64_RELATIVE))},
 					{Off: 0x2108, Info: elf.R_INFO(1, uint32(elf.R_X86_64_DTPMOD64))}, // of another module
@@ -155,7 +157,8 @@ func FuzzOpen(f *testing.F) {
 			t.Errorf("bias %#x and error %v", bias, err)
 		}
 		const inside = 0x1010
-		if r, err := file.FunctionAround(inside); (r == Range{}) == (err == nil) || err == nil && (inside < r.Start || inside >= r.End) {
+		if r, err := file.FunctionAround(inside); (r == Range{}) == (err == nil) || err == nil &&
+			(inside < r.Start || inside >= r.End) {
 			t.Errorf("function around %#x: %+v and error %v", inside, r, err)
 		}
 		if id := file.BuildID(); len(id) > 2*maxBuildID {

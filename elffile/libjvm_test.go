@@ -12,7 +12,8 @@ import (
 func libjvms(t testing.TB) []string {
 	t.Helper()
 	var found []string
-	for _, pattern := range []string{"/usr/lib/jvm/*/lib/server/libjvm.so", os.Getenv("JAVA_HOME") + "/lib/server/libjvm.so"} {
+	for _, pattern := range []string{"/usr/lib/jvm/*/lib/server/libjvm.so", os.Getenv("JAVA_HOME") +
+		"/lib/server/libjvm.so"} {
 		paths, _ := filepath.Glob(pattern)
 		for _, path := range paths {
 			// Debian has a second name for each JDK.
@@ -106,7 +107,8 @@ func testLibjvmSymbols(t *testing.T, f *File, symbols []elf.Symbol) {
 }
 
 func testLibjvmFindSymbols(t *testing.T, f *File, symbols []elf.Symbol) {
-	names := []string{"gHotSpotVMStructs", "gHotSpotVMTypes", "_ZN6Thread12_thr_currentE", "_ZTV10JavaThread", "no such name"}
+	names := []string{"gHotSpotVMStructs", "gHotSpotVMTypes", "_ZN6Thread12_thr_currentE", "_ZTV10JavaThread",
+		"no such name"}
 	found, err := f.FindSymbols(names...)
 	if err != nil {
 		t.Fatal(err)
@@ -151,7 +153,8 @@ func testLibjvmProbes(t *testing.T, f *File, reference *elf.File, file *os.File)
 			t.Errorf("%s at %#x is not in .text", p.Name, p.Location)
 		}
 		var code [1]byte
-		if _, err := file.ReadAt(code[:], int64(p.Offset)); err != nil || f.Machine() == elf.EM_X86_64 && code[0] != 0x90 {
+		if _, err := file.ReadAt(code[:], int64(p.Offset)); err != nil || f.Machine() == elf.EM_X86_64 &&
+			code[0] != 0x90 {
 			t.Errorf("%s: byte %#x at offset %#x, %v, want a NOP", p.Name, code[0], p.Offset, err)
 		}
 		for i, o := range p.Args {

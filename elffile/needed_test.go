@@ -16,16 +16,19 @@ func dynamic(libraries ...string) []elftest.Section {
 		table = elftest.Append(table, []elf.Dyn64{{Tag: int64(elf.DT_NEEDED), Val: uint64(len(names))}})
 		names = append(append(names, library...), 0)
 	}
-	table = elftest.Append(table, []elf.Dyn64{{}, {Tag: int64(elf.DT_NEEDED), Val: 1}}) // the second one is behind the end
+	// the second one is behind the end
+	table = elftest.Append(table, []elf.Dyn64{{}, {Tag: int64(elf.DT_NEEDED), Val: 1}})
 	return []elftest.Section{
-		{Name: ".dynamic", Data: table, Link: ".dynstr", Header: elf.Section64{Type: uint32(elf.SHT_DYNAMIC), Entsize: 16}},
+		{Name: ".dynamic", Data: table, Link: ".dynstr", Header: elf.Section64{Type: uint32(elf.SHT_DYNAMIC),
+			Entsize: 16}},
 		{Name: ".dynstr", Data: names, Header: elf.Section64{Type: uint32(elf.SHT_STRTAB)}},
 	}
 }
 
 func TestNeeds(t *testing.T) {
 	f := open(t, elftest.Image{Machine: elf.EM_X86_64, Sections: dynamic("libm.so.6", "libc.so.6")})
-	for library, want := range map[string]bool{"libc.so.6": true, "libm.so.6": true, "libc.so": false, "libself.so": false, "": false} {
+	for library, want := range map[string]bool{"libc.so.6": true, "libm.so.6": true, "libc.so": false,
+		"libself.so": false, "": false} {
 		if got, err := f.Needs("other", library); got != want || err != nil {
 			t.Errorf("%q: %v, %v; want %v", library, got, err, want)
 		}

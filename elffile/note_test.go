@@ -10,7 +10,8 @@ import (
 )
 
 func TestNextNote(t *testing.T) {
-	data := slices.Concat(elftest.Note("abc", 7, []byte{1}), elftest.Note("defg", 8, nil), elftest.Note("", 9, []byte{1, 2, 3, 4}))
+	data := slices.Concat(elftest.Note("abc", 7, []byte{1}), elftest.Note("defg", 8, nil),
+		elftest.Note("", 9, []byte{1, 2, 3, 4}))
 	var got []note
 	for len(data) > 0 {
 		n, rest, err := nextNote(data)

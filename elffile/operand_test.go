@@ -24,7 +24,8 @@ func TestParseOperands(t *testing.T) {
 		{elf.EM_X86_64, "8@(%r12)", Operand{Kind: OperandMem, Size: 8, Reg: R12}},
 		{elf.EM_X86_64, "8@0x10(%rdi)", Operand{Kind: OperandMem, Size: 8, Reg: RDI, Disp: 16}},
 		{elf.EM_X86_64, "8@(%rax,%rbx,8)", Operand{Kind: OperandMem, Size: 8, Reg: RAX, Index: RBX, Scale: 8}},
-		{elf.EM_X86_64, "8@-8(%rax,%rbx)", Operand{Kind: OperandMem, Size: 8, Reg: RAX, Index: RBX, Scale: 1, Disp: -8}},
+		{elf.EM_X86_64, "8@-8(%rax,%rbx)", Operand{Kind: OperandMem, Size: 8, Reg: RAX, Index: RBX, Scale: 1,
+			Disp: -8}},
 		{elf.EM_X86_64, "4@16(,%r9,4)", Operand{Kind: OperandMem, Size: 4, Index: R9, Scale: 4, Disp: 16}},
 		{elf.EM_X86_64, "1@$0", Operand{Kind: OperandConst, Size: 1}},
 		{elf.EM_X86_64, "-4@$-1", Operand{Kind: OperandConst, Size: -4, Disp: -1}},
@@ -116,7 +117,8 @@ func TestRegNames(t *testing.T) {
 // FuzzOperand parses arbitrary argument strings; an operand is good or has an error, and states a
 // possible size.
 func FuzzOperand(f *testing.F) {
-	for _, args := range []string{"8@%rax -4@-8(%rbp) 1@$0", "8@(%rax,%rbx,8)", "4@x(%rip)", "8@[sp, 8] 8@[x0, x1, lsl 3]"} {
+	for _, args := range []string{"8@%rax -4@-8(%rbp) 1@$0", "8@(%rax,%rbx,8)", "4@x(%rip)",
+		"8@[sp, 8] 8@[x0, x1, lsl 3]"} {
 		f.Add(args, true)
 		f.Add(args, false)
 	}

@@ -67,7 +67,8 @@ func TestPointers(t *testing.T) {
 	image = fixture()
 	for i := range image.Sections {
 		if s := &image.Sections[i]; s.Name == ".rela.dyn" {
-			s.Data = elftest.Append(nil, slices.Repeat([]elf.Rela64{{Info: elf.R_INFO(0, uint32(elf.R_X86_64_RELATIVE))}}, maxPointers+1))
+			s.Data = elftest.Append(nil, slices.Repeat([]elf.Rela64{{Info: elf.R_INFO(0,
+				uint32(elf.R_X86_64_RELATIVE))}}, maxPointers+1))
 		}
 	}
 	if got, err := open(t, image).Pointers(); !errors.Is(err, ErrTooLarge) {

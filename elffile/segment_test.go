@@ -17,7 +17,8 @@ func TestBias(t *testing.T) {
 	separate := []elf.Prog64{ // ld -z separate-code: libjvm.so of Debian's JDK 17
 		{Type: uint32(elf.PT_LOAD), Flags: uint32(elf.PF_R), Filesz: 0x250b80, Memsz: 0x250b80, Align: 0x1000},
 		elftest.Code(0x251000, 0x251000, 0xd52029),
-		{Type: uint32(elf.PT_LOAD), Flags: uint32(elf.PF_R), Off: 0xfa4000, Vaddr: 0xfa4000, Filesz: 0x280f68, Memsz: 0x280f68},
+		{Type: uint32(elf.PT_LOAD), Flags: uint32(elf.PF_R), Off: 0xfa4000, Vaddr: 0xfa4000, Filesz: 0x280f68,
+			Memsz: 0x280f68},
 		elftest.Data(0x12254f8, 0x12254f8, 0xebde8, 0x7dbf0),
 	}
 	joined := []elf.Prog64{ // ld before: one page of the file is in both segments

@@ -19,7 +19,8 @@ func TestFunctionStarts(t *testing.T) {
 	if err != nil || starts.Bytes() != 8 {
 		t.Fatalf("%d bytes, %v", starts.Bytes(), err)
 	}
-	for addr, want := range map[uint64]uint64{0x1000: 0x1000, 0x1017: 0x1000, 0x101f: 0x1000, 0x1020: 0x1020, 0x2fff: 0x1020} {
+	for addr, want := range map[uint64]uint64{0x1000: 0x1000, 0x1017: 0x1000, 0x101f: 0x1000, 0x1020: 0x1020,
+		0x2fff: 0x1020} {
 		if got, ok := starts.Find(addr); !ok || got != want {
 			t.Errorf("%#x: %#x, %v, want %#x", addr, got, ok, want)
 		}
@@ -37,7 +38,8 @@ func TestFunctionStarts(t *testing.T) {
 		err    error
 	}{
 		"unusual encoding": {func(b []byte) { b[0x2003] = 0x3c }, ErrNotFound},
-		"too many entries": {func(b []byte) { binary.LittleEndian.PutUint32(b[0x2008:], math.MaxUint32) }, ErrMalformed},
+		"too many entries": {func(b []byte) { binary.LittleEndian.PutUint32(b[0x2008:], math.MaxUint32) },
+			ErrMalformed},
 	} {
 		b := unwound(0x3b, nil, Range{0x1000, 0x1018})
 		test.change(b)
@@ -71,7 +73,8 @@ func FuzzFunctionStarts(f *testing.F) {
 
 func TestDebugLink(t *testing.T) {
 	for data, want := range map[string]string{
-		"libz.so.1.debug\x00crc!": "libz.so.1.debug", "../../etc/passwd\x00crc!": "", "..\x00": "", "no end": "", "": "",
+		"libz.so.1.debug\x00crc!": "libz.so.1.debug", "../../etc/passwd\x00crc!": "", "..\x00": "", "no end": "",
+		"": "",
 	} {
 		f, err := openBytes(elftest.Image{Machine: elf.EM_X86_64, Sections: []elftest.Section{
 			{Name: ".gnu_debuglink", Data: []byte(data), Header: elf.Section64{Type: uint32(elf.SHT_PROGBITS)}},

@@ -32,7 +32,8 @@ func (f *File) ThreadStarts(functions *Starts) (starts []uint64) {
 	}
 	for i := range f.progs {
 		p := &f.progs[i]
-		if elf.ProgType(p.Type) != elf.PT_LOAD || !executable(p) || p.Filesz > maxSearched || !f.holds(p.Off, p.Filesz) {
+		if elf.ProgType(p.Type) != elf.PT_LOAD || !executable(p) || p.Filesz > maxSearched ||
+			!f.holds(p.Off, p.Filesz) {
 			continue
 		}
 		buf := make([]byte, min(chunkSize, p.Filesz))

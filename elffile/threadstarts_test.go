@@ -13,7 +13,8 @@ import (
 func TestThreadStarts(t *testing.T) {
 	loop := []byte{0x31, 0xff, 0x89, 0xd0, 0x0f, 0x05, 0xeb, 0xf8}
 	for symbol, want := range map[string][]uint64{"__libc_start_main": {0x1020}, "main": nil} {
-		b := unwound(0x3b, []elftest.Symbol{{Name: symbol, Value: 0x1000, Size: 0x10}}, Range{0x1000, 0x1018}, Range{0x1020, 0x1040}, Range{0x1040, 0x1060})
+		b := unwound(0x3b, []elftest.Symbol{{Name: symbol, Value: 0x1000, Size: 0x10}}, Range{0x1000, 0x1018},
+			Range{0x1020, 0x1040}, Range{0x1040, 0x1060})
 		copy(b[0x1028:], loop)
 		copy(b[0x1030:], loop)
 		copy(b[0x1044:], loop[4:]) // another loop

@@ -155,7 +155,8 @@ func TestFilesRemembersFailures(t *testing.T) {
 	}
 
 	directory := t.TempDir()
-	if o, err := files.Get(FileKey{Inode: 3}, func() (*os.File, error) { return os.Open(directory) }); o != nil || err == nil {
+	if o, err := files.Get(FileKey{Inode: 3}, func() (*os.File, error) { return os.Open(directory) }); o != nil ||
+		err == nil {
 		t.Errorf("directory: %v, %v", o, err)
 	}
 }
@@ -213,7 +214,8 @@ func TestFilesConcurrently(t *testing.T) {
 	for g := range 8 {
 		wait.Go(func() {
 			for i := range 200 {
-				o, err := files.Get(FileKey{Inode: uint64((g + i) % 3)}, func() (*os.File, error) { return os.Open(path) })
+				o, err := files.Get(FileKey{Inode: uint64((g + i) % 3)},
+					func() (*os.File, error) { return os.Open(path) })
 				if err != nil {
 					t.Error(err)
 					return

@@ -103,7 +103,8 @@ func ReadModules(r io.Reader) (ends map[string]uint64, err error) {
 	for lines := bufio.NewScanner(r); lines.Scan(); {
 		fields := strings.Fields(lines.Text())
 		if len(fields) < 6 || len(ends) == maxModules {
-			return nil, fmt.Errorf("modules: line %d has another format, or there are more than %d", len(ends)+1, maxModules)
+			return nil, fmt.Errorf("modules: line %d has another format, or there are more than %d", len(ends)+1,
+				maxModules)
 		}
 		size, err := strconv.ParseUint(fields[1], 10, 32)
 		if err != nil {

@@ -92,7 +92,8 @@ func TestKernelFrame(t *testing.T) {
 		{k, 0xffffffff90000000, symbol.Unknown, "", "[kernel]"},
 		{nil, 0xffffffff81000150, symbol.Unknown, "", "[kernel]"},
 	} {
-		want := symbol.Frame{Function: test.function, SystemName: test.system, Kind: symbol.KindKernel, Address: test.addr,
+		want := symbol.Frame{Function: test.function, SystemName: test.system, Kind: symbol.KindKernel,
+			Address: test.addr,
 			Mapping: unique.Make(symbol.Mapping{File: test.mapping})}
 		if got := test.kernel.Frame(test.addr); got != want {
 			t.Errorf("%#x: %+v, want %+v", test.addr, got, want)

@@ -106,7 +106,10 @@ func (l *Loaded) Lookup(addr uint64) (name string, ok bool) {
 
 // after is the index of the first code that begins behind an address; mu is held.
 func (l *Loaded) after(addr uint64) int {
-	i, found := slices.BinarySearchFunc(l.code, addr, func(c loadedCode, a uint64) int { return cmp.Compare(c.start, a) })
+	i, found := slices.BinarySearchFunc(l.code, addr, func(c loadedCode,
+		a uint64) int {
+		return cmp.Compare(c.start, a)
+	})
 	if found {
 		i++
 	}

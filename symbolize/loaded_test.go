@@ -20,7 +20,8 @@ func TestLoaded(t *testing.T) {
 	l.Add(0x1100, 0, "b") // as /proc/kallsyms has them: in any order, and without their sizes
 	l.Add(0x1000, 0, "a")
 	l.Add(0x1f00, 0, "c")
-	check("guessed", map[uint64]string{0xfff: "", 0x1000: "a", 0x10ff: "a", 0x1100: "b", 0x1eff: "b", 0x1fff: "c", 0x2000: ""})
+	check("guessed", map[uint64]string{0xfff: "", 0x1000: "a", 0x10ff: "a", 0x1100: "b", 0x1eff: "b", 0x1fff: "c",
+		0x2000: ""})
 	l.Resize(0x1000, 0x80)
 	l.Resize(0x1100, 0x2000)
 	l.Resize(0x1200, 0x10)
@@ -41,7 +42,8 @@ func TestLoaded(t *testing.T) {
 // BPF programs are none of the kernel's own functions, which end where they begin.
 func TestKernelLoaded(t *testing.T) {
 	const symbols = kallsyms + "ffffffffc0302000 t bpf_prog_6deef7357e7b4530_tick\t[bpf]\n"
-	ends, err := ReadModules(strings.NewReader("ext4 4608 1 - Live 0xffffffffc0200000\nhidden 1 0 - Live 0x0000000000000000\n"))
+	ends, err := ReadModules(strings.NewReader("ext4 4608 1 - Live 0xffffffffc0200000\nhidden 1 0 - Live " +
+		"0x0000000000000000\n"))
 	if err != nil {
 		t.Fatal(err)
 	}

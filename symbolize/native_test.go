@@ -39,10 +39,12 @@ func TestObjectFrame(t *testing.T) {
 		{"before the mapping", o, m, 0x7f0000000fff, symbol.Unknown, "", known},
 		{"offset that the file does not load", o, replaced, 0x7f0000001010, symbol.Unknown, "",
 			symbol.Mapping{File: m.File, BuildID: "cafe", Start: m.Start, Limit: m.Limit, Offset: 0x9000}},
-		{"no file", nil, symbol.Mapping{File: "[anon:x\n]"}, 0x7f0000001010, symbol.Unknown, "", symbol.Mapping{File: `[anon:x\n]`}},
+		{"no file", nil, symbol.Mapping{File: "[anon:x\n]"}, 0x7f0000001010, symbol.Unknown, "",
+			symbol.Mapping{File: `[anon:x\n]`}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			want := symbol.Frame{Function: test.function, SystemName: test.system, Kind: symbol.KindNative, Address: test.addr,
+			want := symbol.Frame{Function: test.function, SystemName: test.system, Kind: symbol.KindNative,
+				Address: test.addr,
 				Mapping: unique.Make(test.want)}
 			if got := test.object.Frame(test.mapping, test.addr); got != want {
 				t.Errorf("%+v in %+v, want %+v in %+v", got, got.Mapping.Value(), want, test.want)
@@ -90,7 +92,8 @@ func mapped(t testing.TB, path string, base uint64) (symbol.Mapping, *Object) {
 	for _, p := range file.Progs {
 		if p.Type == elf.PT_LOAD && p.Flags&elf.PF_X != 0 {
 			down := p.Vaddr % 4096
-			return symbol.Mapping{File: path, Start: base + p.Vaddr - down, Limit: base + p.Vaddr + p.Filesz, Offset: p.Off - down}, o
+			return symbol.Mapping{File: path, Start: base + p.Vaddr - down, Limit: base + p.Vaddr + p.Filesz,
+				Offset: p.Off - down}, o
 		}
 	}
 	t.Fatalf("%s has no code", path)

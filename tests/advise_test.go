@@ -29,7 +29,8 @@ func TestAdvise(t *testing.T) {
 	}
 	path, file := output(t, "calls.pb.gz"), output(t, "directives.json")
 	command := func(program string, flags ...string) jvm.Command {
-		return jvm.Command{JDK: jdk, Flags: flags, Classpath: []string{classes}, Main: "guest." + program, Dirs: []string{filepath.Dir(file)}}
+		return jvm.Command{JDK: jdk, Flags: flags, Classpath: []string{classes}, Main: "guest." + program,
+			Dirs: []string{filepath.Dir(file)}}
 	}
 	beyond, majority := startClocked(t, command("Beyond")), startClocked(t, command("Majority"))
 
@@ -39,9 +40,11 @@ func TestAdvise(t *testing.T) {
 		mustSucceed(t, "record", "-e", "cpu,calls", "-p", pids[0], "-p", pids[1], "-d", "4", "-o", path)
 		directives = mustSucceed(t, "advise", "--for=hotspot", "-p", pids[0], "-o", file, path)
 		flags = mustSucceed(t, "advise", "--for=hotspot", "-p", pids[1], path)
-		return strings.Contains(directives.stdout, "inline guest.Beyond.apply into ") && strings.Contains(flags.stdout, "-XX:TypeProfileMajorReceiverPercent=")
+		return strings.Contains(directives.stdout, "inline guest.Beyond.apply into ") &&
+			strings.Contains(flags.stdout, "-XX:TypeProfileMajorReceiverPercent=")
 	})
-	if content, err := os.ReadFile(file); err != nil || !strings.Contains(string(content), `"+guest/Beyond.apply(II)I"`) {
+	if content, err := os.ReadFile(file); err != nil || !strings.Contains(string(content),
+		`"+guest/Beyond.apply(II)I"`) {
 		t.Fatalf("%v: %s\n%s", err, content, directives.stdout)
 	}
 	commands := mustSucceed(t, "advise", "--for=compilecommand", "-p", strconv.Itoa(beyond), path)

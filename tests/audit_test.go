@@ -56,7 +56,8 @@ func TestAuditKnown(t *testing.T) {
 
 	audit := func(method string, args ...string) outcome {
 		t.Helper()
-		got := agent(t, append([]string{"audit", "-p", pid, "--method", method, "--guest-socket", socket, "-d", "60", "--confidence=0.9999"}, args...)...)
+		got := agent(t, append([]string{"audit", "-p", pid, "--method", method, "--guest-socket", socket, "-d", "60",
+			"--confidence=0.9999"}, args...)...)
 		t.Logf("%s %v\n%s%s", method, args, got.stdout, got.stderr)
 		return got
 	}
@@ -103,14 +104,16 @@ func TestAuditKnown(t *testing.T) {
 			t.Errorf("%s: exit code %d, want 1 with %q", test.method, got.code, test.want)
 		}
 	}
-	if got := audit("single", "-d", "2"); got.code != 0 || !strings.HasPrefix(got.stdout, "nothing to compare: only version 0") {
+	if got := audit("single", "-d", "2"); got.code != 0 || !strings.HasPrefix(got.stdout,
+		"nothing to compare: only version 0") {
 		t.Errorf("single: exit code %d", got.code)
 	}
 
 	for method, work := range truth() {
 		var percent, half float64
 		_, after, _ := strings.Cut(verdicts[method], " is ")
-		if _, err := fmt.Sscanf(after, "%f %% ± %f", &percent, &half); err != nil || !strings.HasPrefix(method, "slower") {
+		if _, err := fmt.Sscanf(after, "%f %% ± %f", &percent, &half); err != nil ||
+			!strings.HasPrefix(method, "slower") {
 			continue
 		}
 		// A call costs some nanoseconds of 5,000 in both versions.
@@ -169,7 +172,8 @@ func TestAuditStockJVMs(t *testing.T) {
 	// caches: by a few percent.
 	percent := regexp.MustCompile(`is ([0-9.]+) % ± ([0-9.]+) (slower|faster) than version `)
 	for method, least := range map[string]float64{"guest.Paced.heavy": 30, "guest.Paced.light": 0} {
-		got := mustSucceed(t, "audit", "-p", pids[0], "-p", pids[1], "--method", method, breakpoints.Flag, "-d", map[float64]string{30: "60", 0: "10"}[least])
+		got := mustSucceed(t, "audit", "-p", pids[0], "-p", pids[1], "--method", method, breakpoints.Flag, "-d",
+			map[float64]string{30: "60", 0: "10"}[least])
 		t.Log(got.stdout)
 		difference, within := 0.0, 0.0
 		for _, m := range percent.FindAllStringSubmatch(got.stdout, -1) {
@@ -192,7 +196,8 @@ func TestAuditStockLoops(t *testing.T) {
 	needs.Root(t, "hardware breakpoints")
 	breakpoints.Need(t)
 	jdk := needs.JDK(t)
-	classes, err := jdk.Compile(t.Context(), jvm.Build{Sources: os.DirFS("../agent/collect/timing/hotspot/testdata"), Only: []string{"Loops.java"}, Release: jvm.MinVersion})
+	classes, err := jdk.Compile(t.Context(), jvm.Build{Sources: os.DirFS("../agent/collect/timing/hotspot/testdata"),
+		Only: []string{"Loops.java"}, Release: jvm.MinVersion})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -201,7 +206,8 @@ func TestAuditStockLoops(t *testing.T) {
 		guest, err := jvm.Start(context.WithoutCancel(t.Context()), jvm.Command{
 			JDK: jdk, Classpath: []string{classes}, Main: "Loops", Args: []string{"calling", "100", rounds},
 			// Versions of C1 would be compared, too, until there are those of C2.
-			Flags: []string{"-Xmx64m", "-XX:-TieredCompilation", "-XX:CompileCommand=quiet", "-XX:CompileCommand=dontinline,Loops::*"},
+			Flags: []string{"-Xmx64m", "-XX:-TieredCompilation", "-XX:CompileCommand=quiet",
+				"-XX:CompileCommand=dontinline,Loops::*"},
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -216,12 +222,14 @@ func TestAuditStockLoops(t *testing.T) {
 		}
 		pids = append(pids, strconv.Itoa(guest.PID()))
 	}
-	expected := regexp.MustCompile("(?m)^an iteration of loop 1 of `Loops.calling` in version #[0-9]+ C2 in process " + pids[1] +
+	expected := regexp.MustCompile("(?m)^an iteration of loop 1 of `Loops.calling` in version #[0-9]+ C2 in process " +
+		pids[1] +
 		" is ([0-9.]+) % ± ([0-9.]+) slower than version #[0-9]+ C2 in process " + pids[0] + " ")
 	var verdict []string
 	var text string
 	for attempt := 1; verdict == nil; attempt++ { // on a busy machine C2 may come later
-		got := mustSucceed(t, "audit", "-p", pids[0], "-p", pids[1], "--method", "Loops.calling", "--loops", "--precision=15", breakpoints.Flag, "-d", "30")
+		got := mustSucceed(t, "audit", "-p", pids[0], "-p", pids[1], "--method", "Loops.calling", "--loops",
+			"--precision=15", breakpoints.Flag, "-d", "30")
 		text = got.stdout
 		t.Log(text)
 		const attempts = 4

@@ -21,7 +21,10 @@ import (
 // callEdges are the calls in a profile, of all engines together.
 func callEdges(t *testing.T, p *profile.Profile) *guests.VMGraph {
 	t.Helper()
-	value := slices.IndexFunc(p.SampleType, func(v *profile.ValueType) bool { return v.Type == "calls" && v.Unit == "count" })
+	value := slices.IndexFunc(p.SampleType, func(v *profile.ValueType) bool {
+		return v.Type == "calls" &&
+			v.Unit == "count"
+	})
 	if value < 0 {
 		t.Fatalf("no calls/count among the sample types of\n%v", p)
 	}
@@ -34,7 +37,8 @@ func callEdges(t *testing.T, p *profile.Profile) *guests.VMGraph {
 			t.Fatalf("a call of %d frames", len(s.Location))
 		}
 		callee, caller := s.Location[0].Line[0], s.Location[1].Line[0]
-		graph.Add(guests.VMEdge{Caller: caller.Function.Name, Site: int(caller.Line), Callee: callee.Function.Name}, float64(s.Value[value]))
+		graph.Add(guests.VMEdge{Caller: caller.Function.Name, Site: int(caller.Line), Callee: callee.Function.Name},
+			float64(s.Value[value]))
 	}
 	return graph
 }
@@ -72,15 +76,18 @@ func TestCallsRecord(t *testing.T) {
 	p := recording.Profile
 	checkShares(t, callEdges(t, p), truth, recording.Stats.Calls.Delivered)
 	// No machine takes a hit for less than 10 ns, or half of the guest's time for so few.
-	if c := recording.Stats.Calls; c.Cost() < 10*time.Duration(c.Delivered) || c.Cost() > c.GuestTime/2 || c.Costs["page"] != c.Cost() {
+	if c := recording.Stats.Calls; c.Cost() < 10*time.Duration(c.Delivered) || c.Cost() > c.GuestTime/2 ||
+		c.Costs["page"] != c.Cost() {
 		t.Errorf("%d samples cost %v (%v) of %v", c.Delivered, c.Cost(), c.Costs, c.GuestTime)
 	}
 	for _, s := range p.Sample {
 		engine, basis := s.Label["engine"], s.Label["basis"]
 		stride, samples, pid := s.NumLabel["stride"], s.NumLabel["samples"], s.NumLabel["pid"]
-		if !slices.Equal(engine, []string{"page"}) || !slices.Equal(basis, []string{"sampled"}) || !slices.Equal(stride, []int64{7}) ||
+		if !slices.Equal(engine, []string{"page"}) || !slices.Equal(basis, []string{"sampled"}) ||
+			!slices.Equal(stride, []int64{7}) ||
 			!slices.Equal(samples, []int64{32}) || !slices.Equal(pid, []int64{int64(guest.Pid())}) {
-			t.Fatalf("a call has labels engine %q, basis %q, stride %d, samples %d, pid %d", engine, basis, stride, samples, pid)
+			t.Fatalf("a call has labels engine %q, basis %q, stride %d, samples %d, pid %d", engine, basis, stride,
+				samples, pid)
 		}
 	}
 	first := write(t, p)
@@ -89,7 +96,8 @@ func TestCallsRecord(t *testing.T) {
 		got := mustSucceed(t, "report", "--view=edges", first).stdout
 		// The call site of the method name has two targets, and gives one of them three quarters of
 		// its calls.
-		for _, want := range []string{`dispatch:\d+ -> Shape0\.hash`, `>\s+7\d\.\d%\s+Shape0\.name`, `\s2\d\.\d%\s+Shape1\.name`} {
+		for _, want := range []string{`dispatch:\d+ -> Shape0\.hash`, `>\s+7\d\.\d%\s+Shape0\.name`,
+			`\s2\d\.\d%\s+Shape1\.name`} {
 			if !regexp.MustCompile(want).MatchString(got) {
 				t.Errorf("no %s in\n%s", want, got)
 			}
@@ -112,7 +120,8 @@ func TestCallsRecord(t *testing.T) {
 			t.Fatal(err)
 		}
 		if s.Checksum != guest.checksum {
-			t.Errorf("checksum %s after %d iterations, %s without the agent", guest.checksum, guest.iterations, s.Checksum)
+			t.Errorf("checksum %s after %d iterations, %s without the agent", guest.checksum, guest.iterations,
+				s.Checksum)
 		}
 	})
 }
@@ -146,7 +155,8 @@ func overlapIn(t *testing.T, text string) float64 {
 
 // The stock JVM is hurt by no engine: a guest whose results change under one ends with an error.
 func TestCallsChecksumOfJVM(t *testing.T) {
-	for engine, flag := range map[string]string{"listener": breakpoints.Flag, "hotspot": breakpoints.Flag, "hotspot without breakpoints": "--breakpoints=never"} {
+	for engine, flag := range map[string]string{"listener": breakpoints.Flag, "hotspot": breakpoints.Flag,
+		"hotspot without breakpoints": "--breakpoints=never"} {
 		t.Run(engine, func(t *testing.T) {
 			if flag == breakpoints.Flag {
 				breakpoints.Need(t)
@@ -154,7 +164,8 @@ func TestCallsChecksumOfJVM(t *testing.T) {
 			engine, _, _ := strings.Cut(engine, " ")
 			guest := start(t, "Recursive")
 			recording, err := built.Record(t.Context(), profiler.Options{
-				PID: guest.PID(), Duration: 3 * time.Second, Extra: []string{"-e", "calls", "--engine", engine, flag, "--notes"},
+				PID: guest.PID(), Duration: 3 * time.Second, Extra: []string{"-e", "calls", "--engine", engine, flag,
+					"--notes"},
 			})
 			if err != nil {
 				t.Fatal(err)

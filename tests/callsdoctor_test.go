@@ -48,7 +48,8 @@ func TestDoctorLeavesGuestsAlone(t *testing.T) {
 // the engine that needs them.
 func TestCountersAreFound(t *testing.T) {
 	needs.Root(t, "sampling")
-	got := agent(t, "record", "-e", "calls", "--engine=branch", "-p", strconv.Itoa(os.Getpid()), "-d", "100ms", "-o", output(t, "out.pb.gz"))
+	got := agent(t, "record", "-e", "calls", "--engine=branch", "-p", strconv.Itoa(os.Getpid()), "-d", "100ms", "-o",
+		output(t, "out.pb.gz"))
 	text := strings.Join(strings.Fields(got.stderr), " ") // lines are folded
 	_, err := os.Stat("/sys/bus/event_source/devices/cpu")
 	if there, told := err == nil, !strings.Contains(text, "this machine has no performance counters"); there != told {
@@ -60,7 +61,8 @@ func TestCountersAreFound(t *testing.T) {
 func TestDoctorOfExperiments(t *testing.T) {
 	needs.Root(t, "sampling")
 	out, err := exec.CommandContext(t.Context(), built.Path, "doctor").Output()
-	if text := strings.Join(strings.Fields(string(out)), " "); err != nil || !strings.Contains(text, "engine branch not used: experimental") {
+	if text := strings.Join(strings.Fields(string(out)), " "); err != nil ||
+		!strings.Contains(text, "engine branch not used: experimental") {
 		t.Errorf("doctor: %v\n%s", err, out)
 	}
 }

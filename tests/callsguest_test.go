@@ -38,7 +38,8 @@ func startVM(t *testing.T, program string) *vm {
 		t.Fatal(err)
 	}
 	g := &vm{socket: output(t, "guest.sock")}
-	if g.VMRun, err = built.Start(context.WithoutCancel(t.Context()), guests.VMOptions{Program: program, Socket: g.socket}); err != nil {
+	if g.VMRun, err = built.Start(context.WithoutCancel(t.Context()),
+		guests.VMOptions{Program: program, Socket: g.socket}); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
@@ -92,7 +93,8 @@ func (g *vm) work(t *testing.T, d time.Duration) {
 
 // args are what the agent needs to sample the guest's calls in bursts of 7x32.
 func (g *vm) args(more ...string) []string {
-	return append([]string{"--engine=page", "--guest-socket", g.socket, "--stride=7", "--samples=32", "-F", "200"}, more...)
+	return append([]string{"--engine=page", "--guest-socket", g.socket, "--stride=7", "--samples=32", "-F", "200"},
+		more...)
 }
 
 // record records calls of the guest while it works, and returns them with the truth.

@@ -50,9 +50,10 @@ func TestCallsOfMappedCode(t *testing.T) {
 	}
 	guest := startNode(t)
 	const samples = 256 // of a window
-	recording, err := built.Record(t.Context(), profiler.Options{PID: guest.PID(), Duration: 4 * time.Second, Extra: []string{
-		"-e", "cpu,calls", "--budget=10%", "--samples=256", "--guest-socket", output(t, "guest.sock"), flag,
-	}})
+	recording, err := built.Record(t.Context(), profiler.Options{PID: guest.PID(), Duration: 4 * time.Second,
+		Extra: []string{
+			"-e", "cpu,calls", "--budget=10%", "--samples=256", "--guest-socket", output(t, "guest.sock"), flag,
+		}})
 	if err != nil {
 		t.Fatal(err)
 	}

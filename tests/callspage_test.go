@@ -41,7 +41,8 @@ func TestCallsKilledPage(t *testing.T) {
 	}
 	alone := startVM(t, "skewed")
 	if s, err := alone.Run(guest.iterations); err != nil || s.Checksum != guest.checksum {
-		t.Errorf("checksum %s after %d iterations, without an agent %s, %v", guest.checksum, guest.iterations, s.Checksum, err)
+		t.Errorf("checksum %s after %d iterations, without an agent %s, %v", guest.checksum, guest.iterations,
+			s.Checksum, err)
 	}
 	recording, truth := guest.record(t)
 	checkShares(t, callEdges(t, recording.Profile), truth, recording.Stats.Calls.Delivered)

@@ -51,7 +51,8 @@ func TestCompareKnown(t *testing.T) {
 	began := time.Now()
 	for i, guest := range running {
 		paths[i] = filepath.Join(dir, fmt.Sprintf("%d.pb.gz", i))
-		command := exec.CommandContext(ctx, built.Path, "record", "-p", strconv.Itoa(guest.PID()), "-d", recording.String(), "--window", window, "-F", "3999", "-o", paths[i])
+		command := exec.CommandContext(ctx, built.Path, "record", "-p", strconv.Itoa(guest.PID()), "-d",
+			recording.String(), "--window", window, "-F", "3999", "-o", paths[i])
 		go func() {
 			text, err := command.CombinedOutput()
 			if err != nil {
@@ -97,12 +98,14 @@ func TestRecordAgainst(t *testing.T) {
 	mustSucceed(t, "record", "-p", pid, "-d", "3", "--window=0.1", "-o", before)
 	got := mustSucceed(t, "record", "-p", pid, "-d", "3", "--window=0.1", "--against="+before, "--per=600", "-o", after)
 	_, compared, _ := strings.Cut(got.stdout, "A: "+before+"; B: "+after+"\n")
-	for _, want := range []string{" ms of CPU per unit ", "30 + 30 windows", "JIT noise between runs is not in this interval"} {
+	for _, want := range []string{" ms of CPU per unit ", "30 + 30 windows",
+		"JIT noise between runs is not in this interval"} {
 		if !strings.Contains(strings.Join(strings.Fields(compared), " "), want) {
 			t.Errorf("no %q in\n%s", want, got.stdout)
 		}
 	}
-	if again := mustSucceed(t, "compare", "--per=600", before, after); !strings.HasPrefix(compared, strings.SplitAfter(again.stdout, "\n")[0]) {
+	if again := mustSucceed(t, "compare", "--per=600", before, after); !strings.HasPrefix(compared,
+		strings.SplitAfter(again.stdout, "\n")[0]) {
 		t.Errorf("compare says\n%s\nand record\n%s", again.stdout, compared)
 	}
 }
@@ -117,7 +120,8 @@ func checkCompared(t *testing.T, text string, a, b guests.Truth) {
 	const tolerance = 1
 	change := func(before, after time.Duration) float64 { return 100 * (float64(after)/float64(before) - 1) }
 	whole, _, _ := strings.Cut(text, ":")
-	if truth := change(a.CPU, b.CPU); math.Abs(truth) < tolerance && strings.HasPrefix(whole, "B is ") && !strings.HasPrefix(whole, "B is as fast as A") {
+	if truth := change(a.CPU, b.CPU); math.Abs(truth) < tolerance && strings.HasPrefix(whole, "B is ") &&
+		!strings.HasPrefix(whole, "B is as fast as A") {
 		t.Errorf("%q, but it is %.2f %% by the guests' clocks", whole, truth)
 	}
 	for i, claim := range a.Claims {
@@ -129,7 +133,8 @@ func checkCompared(t *testing.T, text string, a, b guests.Truth) {
 		}
 		t.Logf("%s: %.2f %% by the guests' clocks, %+v", claim.Name, truth, row)
 		if math.Abs(truth-row.percent) > row.within+tolerance {
-			t.Errorf("%s: %.1f %% ± %.1f, but %.1f %% by the guests' clocks", claim.Name, row.percent, row.within, truth)
+			t.Errorf("%s: %.1f %% ± %.1f, but %.1f %% by the guests' clocks", claim.Name, row.percent, row.within,
+				truth)
 		}
 		must := math.Abs(truth) > 1+2*row.within+tolerance
 		switch {

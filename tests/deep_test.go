@@ -93,13 +93,15 @@ func (r recursion) check(t *testing.T, own []stacks.Stack) {
 		if r.shown(names) {
 			right += s.Count
 		} else {
-			wrong = append(wrong, fmt.Sprintf("%d samples of %d frames: %v … %v", s.Count, len(names), names[:3], names[len(names)-3:]))
+			wrong = append(wrong, fmt.Sprintf("%d samples of %d frames: %v … %v", s.Count, len(names), names[:3],
+				names[len(names)-3:]))
 		}
 	}
 	t.Logf("%d calls: %d samples, %d as they must be", r.calls, all, right)
 	const least = 0.95 // some are taken while the stack is built or unwound
 	if all == 0 || float64(right) < least*float64(all) {
-		t.Errorf("%d calls: %d of %d samples are as they must be; others: %q", r.calls, right, all, wrong[:min(len(wrong), 5)])
+		t.Errorf("%d calls: %d of %d samples are as they must be; others: %q", r.calls, right, all,
+			wrong[:min(len(wrong), 5)])
 	}
 }
 

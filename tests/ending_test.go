@@ -91,7 +91,8 @@ func TestEndedBeforeRecordingKeepsTheFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	got := agent(t, "record", "-p", strconv.Itoa(short.Process.Pid), "-d", "3", "-o", path)
-	if want := fmt.Sprintf("process %d ended before recording began", short.Process.Pid); got.code != 1 || !strings.Contains(got.stderr, want) {
+	if want := fmt.Sprintf("process %d ended before recording began", short.Process.Pid); got.code != 1 ||
+		!strings.Contains(got.stderr, want) {
 		t.Errorf("exit code %d, want 1 and %q:\n%s%s", got.code, want, got.stdout, got.stderr)
 	}
 	if after, err := os.ReadFile(path); err != nil || !bytes.Equal(after, before) {
@@ -114,7 +115,10 @@ func TestStalledReaderCountsLosses(t *testing.T) {
 		t.Fatal(err)
 	}
 	before := cpuTime(t, guest.PID())
-	eventually(t, "the guest makes some 60 MB of stacks", func() bool { return cpuTime(t, guest.PID())-before >= 5*time.Second })
+	eventually(t, "the guest makes some 60 MB of stacks", func() bool {
+		return cpuTime(t,
+			guest.PID())-before >= 5*time.Second
+	})
 	if err := run.Signal(syscall.SIGCONT); err != nil {
 		t.Fatal(err)
 	}
@@ -136,7 +140,8 @@ func TestStalledReaderCountsLosses(t *testing.T) {
 		t.Fatal(err)
 	}
 	if lost := profile.Sum(m.Samples.Dropped) + profile.Sum(m.Samples.Discarded); lost != stats.Lost() {
-		t.Errorf("the profile has %d lost samples, and not %d:\n%s", lost, stats.Lost(), strings.Join(recording.Profile.Comments, "\n"))
+		t.Errorf("the profile has %d lost samples, and not %d:\n%s", lost, stats.Lost(),
+			strings.Join(recording.Profile.Comments, "\n"))
 	}
 }
 
@@ -157,7 +162,10 @@ func TestKilledAgentLeavesNothing(t *testing.T) {
 	}
 	run.Wait() // it was killed
 
-	eventually(t, "libjvm's code is as its file has it", func() bool { return patched(t, guest.PID(), "libjvm.so") == 0 })
+	eventually(t, "libjvm's code is as its file has it", func() bool {
+		return patched(t, guest.PID(),
+			"libjvm.so") == 0
+	})
 	eventually(t, "the agent's BPF programs are gone", func() bool {
 		for _, id := range programs {
 			program, err := ebpf.NewProgramFromID(id)

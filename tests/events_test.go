@@ -37,10 +37,13 @@ func startEvents(t *testing.T, jdk jvm.JDK, program events.Program, flags ...str
 
 // recordEvents records kinds of events of a guest while it runs, all of that, and checks that
 // nothing of it got lost without being counted.
-func recordEvents(t *testing.T, guest *events.Guest, kinds string, threads, amount int, flags ...string) (*profile.Profile, events.Truth) {
+func recordEvents(
+	t *testing.T, guest *events.Guest, kinds string, threads, amount int, flags ...string,
+) (*profile.Profile, events.Truth) {
 	t.Helper()
 	var truth events.Truth
-	recording, err := built.While(t.Context(), profiler.Options{PID: guest.PID(), Frequency: frequency, Extra: append([]string{"-e", kinds}, flags...)},
+	recording, err := built.While(t.Context(), profiler.Options{PID: guest.PID(), Frequency: frequency,
+		Extra: append([]string{"-e", kinds}, flags...)},
 		(*profiler.AgentRun).WaitAttached, func(*profiler.AgentRun) error {
 			var err error
 			truth, err = guest.Run(threads, amount)
@@ -110,7 +113,8 @@ func TestRecordAllocations(t *testing.T) {
 			// Four standard errors, a little for what is not drawn, such as the first objects after
 			// collections.
 			if allowed := 4*math.Sqrt(share*(1-share)/n) + 0.01; math.Abs(got-share) > allowed {
-				t.Errorf("%s: %.2f%% of all bytes, %.2f%% in truth, allowed are %.2f", what, 100*got, 100*share, 100*allowed)
+				t.Errorf("%s: %.2f%% of all bytes, %.2f%% in truth, allowed are %.2f", what, 100*got, 100*share,
+					100*allowed)
 			}
 		}
 		classes := events.Weights{}
@@ -148,7 +152,8 @@ func TestRecordWindowsOfEvents(t *testing.T) {
 	if _, err := guest.Run(threads, amount/4); err != nil { // warms up
 		t.Fatal(err)
 	}
-	p, truth := recordEvents(t, guest, "alloc", threads, amount, "--window=0.9", "--budget=20%") // so that probes never rest
+	// so that probes never rest
+	p, truth := recordEvents(t, guest, "alloc", threads, amount, "--window=0.9", "--budget=20%")
 	var all float64
 	for _, a := range truth.Allocations {
 		all += float64(a.Bytes)
@@ -171,7 +176,8 @@ func TestRecordWindowsOfEvents(t *testing.T) {
 	if err := errors.Join(p.Write(&data), os.WriteFile(path, data.Bytes(), 0o600)); err != nil {
 		t.Fatal(err)
 	}
-	if got := mustSucceed(t, "compare", "--per=1000", path, path); !strings.HasPrefix(got.stdout, "B allocates as much memory as A") && !strings.HasPrefix(got.stdout, "Undecided") {
+	if got := mustSucceed(t, "compare", "--per=1000", path, path); !strings.HasPrefix(got.stdout,
+		"B allocates as much memory as A") && !strings.HasPrefix(got.stdout, "Undecided") {
 		t.Error(got.stdout)
 	}
 }
@@ -269,13 +275,15 @@ func recordLocks(t *testing.T, jdk jvm.JDK) {
 	for _, wait := range truth.Waits {
 		own := ofWait(wait)
 		got := time.Duration(events.Sum(own, delay))
-		t.Logf("%s %s: %d events, one in %.2f, %v; %d waits, %v in truth", wait.Method, wait.Class, events.Count(own), every, got, wait.LongTimes, wait.LongSum)
+		t.Logf("%s %s: %d events, one in %.2f, %v; %d waits, %v in truth", wait.Method, wait.Class, events.Count(own),
+			every, got, wait.LongTimes, wait.LongSum)
 		// What the thread measures around the wait is longer by the way to the lock, and by being
 		// kept from its CPU there: there are more threads than CPUs, and a time slice is 3 ms.
 		allowed := wait.LongSum/20 + time.Duration(wait.LongTimes)*10*time.Microsecond + 4*3*time.Millisecond +
 			4*wait.StandardError(every)
 		if off := got - wait.LongSum; off > allowed || off < -allowed {
-			t.Errorf("%s waited for a %s for %v, %v in truth, allowed are %v", wait.Method, wait.Class, got, wait.LongSum, allowed)
+			t.Errorf("%s waited for a %s for %v, %v in truth, allowed are %v", wait.Method, wait.Class, got,
+				wait.LongSum, allowed)
 		}
 	}
 }
@@ -331,7 +339,8 @@ func TestRecordSafepoints(t *testing.T) {
 		}
 		var collections int
 		for _, sample := range p.Sample {
-			operation, collector := strings.Join(sample.Label["kind"], " "), strings.Join(sample.Label["collector"], " ")
+			operation, collector := strings.Join(sample.Label["kind"], " "),
+				strings.Join(sample.Label["collector"], " ")
 			if strings.HasPrefix(operation, "Parallel") != strings.HasPrefix(collector, "PS ") {
 				t.Errorf("%s: garbage was collected by %q", operation, collector)
 			}
@@ -352,7 +361,8 @@ func TestRecordSafepoints(t *testing.T) {
 		var marked, own, all, collecting, unmarked float64
 		for _, sample := range p.Sample {
 			all += float64(sample.Value[0])
-			stopped, collector := len(sample.Label["stopped"]) > 0, strings.HasPrefix(strings.Join(sample.Label["thread"], ""), "GC Thread#")
+			stopped, collector := len(sample.Label["stopped"]) > 0,
+				strings.HasPrefix(strings.Join(sample.Label["thread"], ""), "GC Thread#")
 			if collector {
 				collecting += float64(sample.Value[0])
 			}
@@ -371,17 +381,20 @@ func TestRecordSafepoints(t *testing.T) {
 		// may be outside of it.
 		t.Logf("%.0f samples of the collector, %.0f of them while Java threads run", collecting, unmarked)
 		if collecting < 20 || unmarked > collecting/10 {
-			t.Errorf("%.0f of %.0f samples of the collector's threads were taken while Java threads ran", unmarked, collecting)
+			t.Errorf("%.0f of %.0f samples of the collector's threads were taken while Java threads ran", unmarked,
+				collecting)
 		}
 		// No more CPUs are used than there are.
 		most := float64(runtime.NumCPU()) * stopped.Seconds() * frequency
-		t.Logf("%.0f of %.0f samples while Java threads are stopped, at most %.0f; %.0f of these in Java", marked, all, most, own)
+		t.Logf("%.0f of %.0f samples while Java threads are stopped, at most %.0f; %.0f of these in Java", marked, all,
+			most, own)
 		if marked > 1.2*most+20 {
 			t.Errorf("%.0f of %.0f samples were taken while Java threads were stopped, for %v", marked, all, stopped)
 		}
 		// They run on until they see that they are to stop.
 		if own > marked/4+3 {
-			t.Errorf("%.0f of %.0f samples that were taken while Java threads were stopped are of Java code", own, marked)
+			t.Errorf("%.0f of %.0f samples that were taken while Java threads were stopped are of Java code", own,
+				marked)
 		}
 	})
 }
@@ -397,7 +410,8 @@ func TestKilledRecordingOfEventsLeavesNothing(t *testing.T) {
 	}
 	run, err := built.Start(t.Context(), profiler.Options{
 		PID: guest.PID(), Frequency: frequency,
-		Extra: []string{"-e", "cpu,alloc,lock,safepoint,page-faults,value", "--probe", "usdt:hotspot:gc__begin", "-o", output(t, "recording")},
+		Extra: []string{"-e", "cpu,alloc,lock,safepoint,page-faults,value", "--probe", "usdt:hotspot:gc__begin", "-o",
+			output(t, "recording")},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -412,7 +426,10 @@ func TestKilledRecordingOfEventsLeavesNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	run.Wait() // it was killed
-	eventually(t, "libjvm's code is as its file has it", func() bool { return patched(t, guest.PID(), "libjvm.so") == 0 })
+	eventually(t, "libjvm's code is as its file has it", func() bool {
+		return patched(t, guest.PID(),
+			"libjvm.so") == 0
+	})
 	again, err := guest.Run(2, 100_000)
 	if err != nil {
 		t.Fatalf("the guest is hurt: %v", err)

@@ -45,7 +45,8 @@ func TestRecordBarriers(t *testing.T) {
 			share, got := float64(m.Times)/all, events.Sum(own, cards)/sum
 			t.Logf("%s: %.2f%% of all cards, %.2f%% in truth", m.Method, 100*got, 100*share)
 			if allowed := 4*math.Sqrt(share*(1-share)/n) + 0.01; math.Abs(got-share) > allowed {
-				t.Errorf("%s: %.2f%% of all cards, %.2f%% in truth, allowed are %.2f", m.Method, 100*got, 100*share, 100*allowed)
+				t.Errorf("%s: %.2f%% of all cards, %.2f%% in truth, allowed are %.2f", m.Method, 100*got, 100*share,
+					100*allowed)
 			}
 			for _, r := range own {
 				if r.Class != m.Class && r.Class != "" {
@@ -76,8 +77,10 @@ func TestRecordBarriersOfOthers(t *testing.T) {
 		flags []string
 		want  string
 	}{
-		{"Parallel", jdk, []string{"-XX:-UseG1GC", "-XX:+UseParallelGC"}, "the collector of this JVM (Parallel) is not G1"},
-		{"without symbols", strippedJDK(t, jdk), nil, "write barriers are not recorded: this needs JDK 17 to 25, and a libjvm with symbols"},
+		{"Parallel", jdk, []string{"-XX:-UseG1GC", "-XX:+UseParallelGC"},
+			"the collector of this JVM (Parallel) is not G1"},
+		{"without symbols", strippedJDK(t, jdk), nil,
+			"write barriers are not recorded: this needs JDK 17 to 25, and a libjvm with symbols"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			guest := startEvents(t, test.jdk, events.Marking, test.flags...)

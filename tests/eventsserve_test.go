@@ -58,7 +58,8 @@ func TestEventsServe(t *testing.T) {
 		// 3,500 of 10,000 objects are pairs, and 4,000 bare. What else the run needs is little.
 		for class, want := range map[string]float64{"guest.Allocating$Pair": 0.35, "guest.Allocating$Bare": 0.4} {
 			if got := shares[class] / all; got < want-0.15 || got > want+0.15 {
-				t.Errorf("%.2f of the objects are a %s, want about %.2f; of %.0f in all\n%v", got, class, want, all, shares)
+				t.Errorf("%.2f of the objects are a %s, want about %.2f; of %.0f in all\n%v", got, class, want, all,
+					shares)
 			}
 		}
 	})
@@ -68,7 +69,8 @@ func TestEventsServe(t *testing.T) {
 		if value == nil || value[1] == "0" {
 			t.Errorf("events folded: %q", value)
 		}
-		for _, not := range []string{"vmprof_cpu_seconds_total", "vmprof_samples_", "vmprof_frames_", "vmprof_stopped_seconds_total"} {
+		for _, not := range []string{"vmprof_cpu_seconds_total", "vmprof_samples_", "vmprof_frames_",
+			"vmprof_stopped_seconds_total"} {
 			if strings.Contains(body, "\n"+not) {
 				t.Errorf("there is %s, although nothing ticks", not)
 			}
@@ -78,8 +80,10 @@ func TestEventsServe(t *testing.T) {
 		}
 	})
 	t.Run("refusals", func(t *testing.T) {
-		for kind, want := range map[string]string{"cpu": "serve -e cpu,alloc,lock", "safepoint": "serve -e alloc,lock,safepoint"} {
-			if status, body := profiler.Get(t, url+"/profiles/"+kind+"?seconds=1"); status != http.StatusNotFound || !strings.Contains(body, want) {
+		for kind, want := range map[string]string{"cpu": "serve -e cpu,alloc,lock",
+			"safepoint": "serve -e alloc,lock,safepoint"} {
+			if status, body := profiler.Get(t, url+"/profiles/"+kind+"?seconds=1"); status != http.StatusNotFound ||
+				!strings.Contains(body, want) {
 				t.Errorf("%s: status %d: %s", kind, status, body)
 			}
 		}

@@ -14,7 +14,8 @@ func TestRecordProbeNOPs(t *testing.T) {
 	const threads = 3 // beside the main one, which is there before
 	g := startVM(t, "threaded")
 	run, err := built.Start(t.Context(), profiler.Options{
-		PID: g.Pid(), Frequency: frequency, Extra: []string{"-e", "value", "--probe", begins + "/1", "--probe", ends + "/1"},
+		PID: g.Pid(), Frequency: frequency, Extra: []string{"-e", "value", "--probe", begins + "/1", "--probe", ends +
+			"/1"},
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -79,7 +79,8 @@ func TestExactCommand(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	args := []string{"record", "-e", "calls", "--exact", "-o", path, "--", "sh", "-c", `sleep 3 | "$@"`, "sh", jdk.Java()}
+	args := []string{"record", "-e", "calls", "--exact", "-o", path, "--", "sh", "-c", `sleep 3 | "$@"`, "sh",
+		jdk.Java()}
 	args = append(append(args, countedFlags...), "-cp", classes, guests.Main, "Plain")
 	mustSucceed(t, args...)
 	p, err := profiler.ReadProfile(path)
@@ -121,15 +122,18 @@ func TestExactObjects(t *testing.T) {
 	}
 	for _, jdk := range needs.JDKs(t) {
 		t.Run(strconv.Itoa(jdk.Version), func(t *testing.T) {
-			guest := startCounted(t, jdk, append([]string{"-XX:+" + exact.ObjectFlag, "-XX:CompileThresholdScaling=0.1"}, countedFlags...)...)
-			recording := recordExactly(t, guest, fmt.Sprintf("make %d", rounds), "-e", "calls,alloc", "--exact", "--exact-alloc")
+			guest := startCounted(t, jdk, append([]string{"-XX:+" + exact.ObjectFlag,
+				"-XX:CompileThresholdScaling=0.1"}, countedFlags...)...)
+			recording := recordExactly(t, guest, fmt.Sprintf("make %d", rounds), "-e", "calls,alloc", "--exact",
+				"--exact-alloc")
 			objects, calls := recording.Kinds["alloc"], recording.Kinds["calls"]
 			if objects == nil || calls == nil {
 				t.Fatalf("files of %d kinds:\n%s", len(recording.Kinds), recording.Output)
 			}
 			got := map[string][2]int64{}
 			for _, s := range objects.Sample {
-				class := map[string]string{"calls.Exact$Item": "item ", "int[]": "array "}[strings.Join(s.Label["class"], "")]
+				class := map[string]string{"calls.Exact$Item": "item ",
+					"int[]": "array "}[strings.Join(s.Label["class"], "")]
 				if path := makesPath(s); class != "" && path != "" {
 					n := got[class+path]
 					got[class+path] = [2]int64{n[0] + s.Value[0], n[1] + s.Value[1]}
@@ -182,11 +186,13 @@ func makesPath(s *profile.Sample) string {
 func TestExactObjectsFlag(t *testing.T) {
 	needs.Root(t, "sampling")
 	guest := startCounted(t, needs.JDK(t), countedFlags...)
-	got := agent(t, "record", "-e", "calls,alloc", "--exact", "--exact-alloc", "-p", strconv.Itoa(guest.PID()), "-d", "5s", "-o", output(t, "out"))
+	got := agent(t, "record", "-e", "calls,alloc", "--exact", "--exact-alloc", "-p", strconv.Itoa(guest.PID()), "-d",
+		"5s", "-o", output(t, "out"))
 	if got.code == 0 || !strings.Contains(got.stderr, "-XX:+DTraceAllocProbes") {
 		t.Errorf("ended with %d:\n%s", got.code, got.stderr)
 	}
-	sampled, err := built.While(t.Context(), profiler.Options{PID: guest.PID(), Frequency: frequency, Extra: []string{"-e", "alloc", "--exact-alloc"}},
+	sampled, err := built.While(t.Context(), profiler.Options{PID: guest.PID(), Frequency: frequency,
+		Extra: []string{"-e", "alloc", "--exact-alloc"}},
 		(*profiler.AgentRun).WaitAttached, func(*profiler.AgentRun) error {
 			_, err := guest.Order("make 100000")
 			return err
@@ -194,7 +200,8 @@ func TestExactObjectsFlag(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if notes := strings.Join(sampled.Profile.Comments, "\n"); !strings.Contains(notes, "start it with -XX:+DTraceAllocProbes") {
+	if notes := strings.Join(sampled.Profile.Comments, "\n"); !strings.Contains(notes,
+		"start it with -XX:+DTraceAllocProbes") {
 		t.Errorf("samples without counts say only\n%s", notes)
 	}
 }
@@ -203,7 +210,8 @@ func TestExactObjectsFlag(t *testing.T) {
 func TestExactFlag(t *testing.T) {
 	needs.Root(t, "sampling")
 	guest := startCounted(t, needs.JDK(t))
-	got := agent(t, "record", "-e", "calls", "--exact", "-p", strconv.Itoa(guest.PID()), "-d", "5s", "-o", output(t, "out.pb.gz"))
+	got := agent(t, "record", "-e", "calls", "--exact", "-p", strconv.Itoa(guest.PID()), "-d", "5s", "-o",
+		output(t, "out.pb.gz"))
 	if got.code == 0 || !strings.Contains(got.stderr, "-XX:+DTraceMethodProbes") {
 		t.Errorf("ended with %d:\n%s", got.code, got.stderr)
 	}

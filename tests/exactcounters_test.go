@@ -73,7 +73,8 @@ func recordCounters(t *testing.T, jdk jvm.JDK, threads, rounds int) (want, got m
 		return truth
 	}
 	before := order(warmRounds)
-	run, err := built.Start(t.Context(), profiler.Options{PID: guest.PID(), Extra: []string{"-e", "calls", "--exact=counters"}})
+	run, err := built.Start(t.Context(), profiler.Options{PID: guest.PID(),
+		Extra: []string{"-e", "calls", "--exact=counters"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -102,7 +103,8 @@ func recordCounters(t *testing.T, jdk jvm.JDK, threads, rounds int) (want, got m
 // through the class library, by reflection or by the VM has another caller.
 func edgesSince(after, before guests.Contexts) map[string]int64 {
 	indirect := map[string]bool{
-		"calls.Exact.reflected": true, "calls.Exact.element": true, "calls.Exact$Lazy.<clinit>": true, "calls.Exact.everything": true,
+		"calls.Exact.reflected": true, "calls.Exact.element": true, "calls.Exact$Lazy.<clinit>": true,
+		"calls.Exact.everything": true,
 	}
 	edges := map[string]int64{}
 	for path, n := range after {
@@ -118,7 +120,8 @@ func edgesSince(after, before guests.Contexts) map[string]int64 {
 func TestExactCountersEnd(t *testing.T) {
 	needs.Root(t, "reading JVMs")
 	guest := startCounted(t, needs.JDK(t), strings.Fields(counters.Flags)...)
-	run, err := built.Start(t.Context(), profiler.Options{PID: guest.PID(), Extra: []string{"-e", "calls", "--exact=counters"}})
+	run, err := built.Start(t.Context(), profiler.Options{PID: guest.PID(),
+		Extra: []string{"-e", "calls", "--exact=counters"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -130,7 +133,8 @@ func TestExactCountersEnd(t *testing.T) {
 	}
 	const read = `msg="counters were read"`
 	said := run.Said(read)
-	eventually(t, "the counters are read again", func() bool { return run.Said(read) > said+1 }) // one may have been under way
+	// one may have been under way
+	eventually(t, "the counters are read again", func() bool { return run.Said(read) > said+1 })
 	if err := guest.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -153,8 +157,10 @@ func TestExactCountersEnd(t *testing.T) {
 func TestExactCountersFlags(t *testing.T) {
 	needs.Root(t, "reading JVMs")
 	guest := startCounted(t, needs.JDK(t))
-	got := agent(t, "record", "-e", "calls", "--exact=counters", "-p", strconv.Itoa(guest.PID()), "-d", "5s", "-o", output(t, "out.pb.gz"))
-	if got.code == 0 || !strings.Contains(got.stderr, counters.Flags) || !strings.Contains(got.stderr, "C2's code counts nothing") {
+	got := agent(t, "record", "-e", "calls", "--exact=counters", "-p", strconv.Itoa(guest.PID()), "-d", "5s", "-o",
+		output(t, "out.pb.gz"))
+	if got.code == 0 || !strings.Contains(got.stderr, counters.Flags) ||
+		!strings.Contains(got.stderr, "C2's code counts nothing") {
 		t.Errorf("ended with %d:\n%s", got.code, got.stderr)
 	}
 }

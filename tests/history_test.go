@@ -95,7 +95,8 @@ func TestHistory(t *testing.T) {
 	if err := last.Wait(); err != nil {
 		t.Error(err)
 	}
-	slices, err := history.Read(dir).Timeline(t.Context(), interrupted.Add(-time.Second), interrupted.Add(time.Second), "")
+	slices, err := history.Read(dir).Timeline(t.Context(), interrupted.Add(-time.Second), interrupted.Add(time.Second),
+		"")
 	if err != nil || len(slices) == 0 || slices[len(slices)-1].End.Before(interrupted.Add(-time.Second)) {
 		t.Errorf("the history ends with %v, %v; the server was interrupted at %v", slices, err, interrupted)
 	}

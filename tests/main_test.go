@@ -41,7 +41,8 @@ func start(t *testing.T, class string) *guests.Guest {
 	// The hot method is looked for by its name: that is only known for sure where it is not
 	// inlined.
 	flags := []string{"-XX:CompileCommand=quiet", "-XX:CompileCommand=dontinline,guest.Plain::heavy"}
-	guest, err := guests.Start(t.Context(), needs.JDK(t), guests.Program{Name: class, Class: class}, guests.Flavour{Flags: flags})
+	guest, err := guests.Start(t.Context(), needs.JDK(t), guests.Program{Name: class, Class: class},
+		guests.Flavour{Flags: flags})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -106,7 +107,8 @@ func recordWork(t *testing.T, pid int, work time.Duration) *profile.Profile {
 		return func() bool { return cpuTime(t, pid)-before >= after }
 	}
 	eventually(t, "the process has begun", used(work/2))
-	recording, err := built.While(t.Context(), profiler.Options{PID: pid, Frequency: frequency}, (*profiler.AgentRun).WaitSampling,
+	recording, err := built.While(t.Context(), profiler.Options{PID: pid, Frequency: frequency},
+		(*profiler.AgentRun).WaitSampling,
 		func(*profiler.AgentRun) error {
 			eventually(t, "the process works", used(work))
 			return nil
@@ -123,7 +125,8 @@ func unhurried(t *testing.T, all []stacks.Stack) []stacks.Stack {
 	t.Helper()
 	const most = 0.1
 	hurried := func(s stacks.Stack) bool { return s.Truncated() == "time" }
-	if n, of := stacks.Count(all, hurried), stacks.Count(all, func(stacks.Stack) bool { return true }); float64(n) > most*float64(of) {
+	if n, of := stacks.Count(all, hurried), stacks.Count(all,
+		func(stacks.Stack) bool { return true }); float64(n) > most*float64(of) {
 		t.Errorf("%d of %d stacks are cut for their time", n, of)
 	}
 	return slices.DeleteFunc(all, hurried)

@@ -51,7 +51,8 @@ func checkWays(t *testing.T, rows []events.Row, truth events.Truth) {
 	for _, away := range truth.Away {
 		f := away.Find(rows, offCPU)
 		delayed := f.Delayed + f.VMCall // the latter is for classes, compilers and collections
-		t.Logf("%s: %d events, %v, of that %v runnable or stopped, %v %s; in truth %v in %d waits", away.Method, events.Count(f.Rows),
+		t.Logf("%s: %d events, %v, of that %v runnable or stopped, %v %s; in truth %v in %d waits", away.Method,
+			events.Count(f.Rows),
 			time.Duration(f.Time), time.Duration(delayed), time.Duration(f.Right), away.Cause, away.Sum, away.Times)
 		checkAway(t, away.Method, f.Time, away.Sum, float64(events.Count(f.Rows)))
 		if away.Cause == "runnable" {
@@ -61,7 +62,8 @@ func checkWays(t *testing.T, rows []events.Row, truth events.Truth) {
 		} else if wrong := f.Wrong() + f.VM; wrong > 0.1*(f.Time-delayed)+0.01*float64(away.Sum) {
 			// The second part is for what all ways share, such as waiting for a collection, where
 			// nearly all of the time is delays.
-			t.Errorf("%s waited for %v of %v because of %s", away.Method, time.Duration(f.Right), time.Duration(f.Time-delayed), away.Cause)
+			t.Errorf("%s waited for %v of %v because of %s", away.Method, time.Duration(f.Right),
+				time.Duration(f.Time-delayed), away.Cause)
 			logRows(t, f.Rows)
 		}
 	}
@@ -110,7 +112,8 @@ func recordWall(t *testing.T, jdk jvm.JDK) {
 	}
 	t.Logf("%d of %d threads have the wall time %v, within 1 %%", whole, len(threads), time.Duration(p.DurationNanos))
 	if whole < 8 {
-		t.Errorf("only %d threads of %d have a wall time of %v, within 1 %%: %v", whole, len(threads), time.Duration(p.DurationNanos),
+		t.Errorf("only %d threads of %d have a wall time of %v, within 1 %%: %v", whole, len(threads),
+			time.Duration(p.DurationNanos),
 			slices.Sorted(maps.Values(threads)))
 	}
 	if ran == 0 {
@@ -204,11 +207,13 @@ func TestRecordWakers(t *testing.T) {
 				}
 				wrong[fmt.Sprint(r.Waker, " ", waker.Frames)] += r.Values[offCPU]
 			}
-			t.Logf("%s: %v off the CPU, in truth %v; blocked for %v, of that %v until %s, %v until anybody that is known", woken.Method, time.Duration(sum), woken.Sum,
+			t.Logf("%s: %v off the CPU, in truth %v; blocked for %v, of that %v until %s, %v until anybody that is "+
+				"known", woken.Method, time.Duration(sum), woken.Sum,
 				time.Duration(blocked), time.Duration(right), woken.Waker, time.Duration(marked))
 			checkAway(t, woken.Method, sum, woken.Sum, float64(count))
 			if right < 0.95*blocked {
-				t.Errorf("%s waited for %v, of that only %v until %s", woken.Method, time.Duration(blocked), time.Duration(right), woken.Waker)
+				t.Errorf("%s waited for %v, of that only %v until %s", woken.Method, time.Duration(blocked),
+					time.Duration(right), woken.Waker)
 			}
 			for who, sum := range wrong {
 				t.Logf("  %v until %s", time.Duration(sum), who)
@@ -219,7 +224,10 @@ func TestRecordWakers(t *testing.T) {
 
 // splitWaker returns the stack of a wait and that of who ended it.
 func splitWaker(r events.Row) (own, waker stacks.Stack) {
-	at := slices.IndexFunc(r.Frames, func(f stacks.Frame) bool { return f.Marker() && strings.HasPrefix(f.Function, "[woken by ") })
+	at := slices.IndexFunc(r.Frames, func(f stacks.Frame) bool {
+		return f.Marker() &&
+			strings.HasPrefix(f.Function, "[woken by ")
+	})
 	if at < 0 {
 		return r.Stack, stacks.Stack{}
 	}
@@ -234,6 +242,7 @@ func checkAway(t *testing.T, method string, got float64, truth time.Duration, ev
 	// Of short waits, a sample is recorded: about a Poisson number.
 	allowed := 0.05*float64(truth) + 4*got/math.Sqrt(max(events, 1))
 	if math.Abs(got-float64(truth)) > allowed {
-		t.Errorf("%s was off the CPU for %v, %v in truth, allowed is a difference of %v", method, time.Duration(got), truth, time.Duration(allowed))
+		t.Errorf("%s was off the CPU for %v, %v in truth, allowed is a difference of %v", method, time.Duration(got),
+			truth, time.Duration(allowed))
 	}
 }

@@ -56,8 +56,10 @@ func TestServeOwn(t *testing.T) {
 
 	// Two parts fit into a window, so that none is lost on a busy machine.
 	const where = `stack.anyMatches("^guest[.]Requests[.]handle$") && cause != "running"`
-	url := serve(t, "-F", strconv.Itoa(frequency), "-e", "cpu,wall", "-p", strconv.Itoa(guest.PID()), "--slow="+handle, "--breakpoints=always", "--budget=50%",
-		"--rule", "waiting: sum(wall) by cause where "+where, "--rule", "slowest: sum(slow)", "--window-exec="+program, "--window-exec-timeout=4s")
+	url := serve(t, "-F", strconv.Itoa(frequency), "-e", "cpu,wall", "-p", strconv.Itoa(guest.PID()), "--slow="+handle,
+		"--breakpoints=always", "--budget=50%",
+		"--rule", "waiting: sum(wall) by cause where "+where, "--rule", "slowest: sum(slow)", "--window-exec="+program,
+		"--window-exec-timeout=4s")
 	defer repeat(t, func() error {
 		_, err := guest.Run(3, 1000)
 		return err
@@ -67,7 +69,8 @@ func TestServeOwn(t *testing.T) {
 	eventually(t, "each whole window has an answer and a timeout", func() bool {
 		_, body = profiler.Get(t, url+"/metrics")
 		runs := metricOf(body, "vmprof_window_exec_runs_total")
-		return runs > 0 && metricOf(body, `vmprof_custom_parts_total{kind="wall"}`) == runs && metricOf(body, `vmprof_window_exec_failures_total{cause="timeout"}`) == runs
+		return runs > 0 && metricOf(body, `vmprof_custom_parts_total{kind="wall"}`) == runs &&
+			metricOf(body, `vmprof_window_exec_failures_total{cause="timeout"}`) == runs
 	})
 	if got := metricOf(body, "vmprof_window_exec_series"); got != 1 {
 		t.Errorf("the program has %v series, and reported one", got)
@@ -85,7 +88,8 @@ func TestServeOwn(t *testing.T) {
 			for _, series := range regexp.MustCompile(`(?m)^vmprof_rule_seconds_total\{group="(.*)",rule="waiting"\} `).FindAllStringSubmatch(body, -1) {
 				computed[series[1]] = metricOf(body, strings.TrimSpace(series[0]))
 			}
-			return len(reported) > 0 && maps.EqualFunc(computed, reported, func(a, b float64) bool { return math.Abs(a-b) < 1e-6 })
+			return len(reported) > 0 && maps.EqualFunc(computed, reported,
+				func(a, b float64) bool { return math.Abs(a-b) < 1e-6 })
 		})
 		for _, cause := range []string{"sleep", "socket"} { // the program does both in each slow call
 			if reported[cause] <= 0 {
@@ -104,7 +108,8 @@ func TestServeOwn(t *testing.T) {
 		if metricOf(body, `vmprof_rule_seconds_total{group="",rule="slowest"}`) == 0 {
 			t.Error("the rule of slow calls has no time")
 		}
-		text := mustSucceed(t, "report", "--view=slow", `--where="team" in labels && labels["team"] == "checkout"`, url+"/profiles/wall?seconds=2").stdout
+		text := mustSucceed(t, "report", "--view=slow", `--where="team" in labels && labels["team"] == "checkout"`, url+
+			"/profiles/wall?seconds=2").stdout
 		for _, want := range []string{"Slow calls", handle, events.Thread} {
 			if !strings.Contains(text, want) {
 				t.Errorf("no %q in\n%s", want, text)
@@ -122,7 +127,8 @@ func reportedSeconds(t *testing.T, where string, files []string) map[string]floa
 	// With a price of one for each nanosecond, the values are in a file, and not rounded for
 	// people.
 	path, model := output(t, "where.pb.gz"), output(t, "model.yaml")
-	if err := os.WriteFile(model, []byte("name: time\nunit: ns\nresolution: one\nprices:\n- of: wall\n  price: 1\n  per: ns\n"), 0o644); err != nil {
+	if err := os.WriteFile(model, []byte("name: time\nunit: ns\nresolution: one\nprices:\n- of: wall\n  price: 1\n  "+
+		"per: ns\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	mustSucceed(t, append([]string{"report", "--where=" + where, "--cost=" + model, "-o", path}, files...)...)

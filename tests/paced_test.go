@@ -69,10 +69,12 @@ func TestRecordPaced(t *testing.T) {
 		}
 		// Samples are as many as chance has it.
 		most = 4 * paced.Chance(all.Samples)
-		if off := paced.Off(all.CPU, time.Duration(all.Samples)*time.Second/time.Duration(test.hz)); off > most && !test.order.OwnThreads {
+		if off := paced.Off(all.CPU, time.Duration(all.Samples)*time.Second/time.Duration(test.hz)); off > most &&
+			!test.order.OwnThreads {
 			t.Errorf("%s: samples alone stand for %+.1f %% more than %v", name, 100*off, all.CPU)
 		}
-		if off, most := paced.Off(truth.Units, units.CPU), 0.1+4*paced.Chance(units.Samples); off < -most || off > most {
+		if off, most := paced.Off(truth.Units, units.CPU), 0.1+4*paced.Chance(units.Samples); off < -most ||
+			off > most {
 			t.Errorf("%s: units are off by %+.1f %%, more than %.1f %%", name, 100*off, 100*most)
 		}
 	}

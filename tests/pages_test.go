@@ -19,7 +19,8 @@ import (
 // views are those in which every page is looked at. With VMPROF_PICTURES, pictures of them go to
 // that directory.
 var views = map[string]browser.View{
-	"wide": {Width: 1600}, "wide-dark": {Width: 1600, Dark: true}, "narrow": {Width: 360, Height: 740}, "narrow-dark": {Width: 360, Height: 740, Dark: true},
+	"wide": {Width: 1600}, "wide-dark": {Width: 1600, Dark: true}, "narrow": {Width: 360, Height: 740},
+	"narrow-dark": {Width: 360, Height: 740, Dark: true},
 }
 
 // lookTwice does as look in two views: what differs between them is the same in every page.
@@ -78,7 +79,8 @@ func TestPages(t *testing.T) {
 	pid := strconv.Itoa(guest.PID())
 	page, again, stored := filepath.Join(dir, "all.html"), filepath.Join(dir, "again.html"), filepath.Join(dir, "parts")
 	url := serve(t, "-e", "cpu,alloc")
-	mustSucceed(t, "record", "-p", pid, "-F", strconv.Itoa(frequency), "-e", "cpu,calls,alloc,lock", "-d", "4", "--window", "0.5", "-o", page, "-o", stored, "-o", filepath.Join(dir, "all.json"))
+	mustSucceed(t, "record", "-p", pid, "-F", strconv.Itoa(frequency), "-e", "cpu,calls,alloc,lock", "-d", "4",
+		"--window", "0.5", "-o", page, "-o", stored, "-o", filepath.Join(dir, "all.json"))
 
 	const least = 20 // percent; the truth is above
 	t.Run("record", func(t *testing.T) {
@@ -100,7 +102,8 @@ func TestPages(t *testing.T) {
 		tab.Keys(t, kb.ArrowDown)
 		var focused, tip string
 		tab.Eval(t, `document.activeElement.getAttribute("aria-label")`, &focused)
-		tab.Eval(t, `document.querySelector(".tip").hidden ? "" : document.querySelector(".tip strong").textContent`, &tip)
+		tab.Eval(t, `document.querySelector(".tip").hidden ? "" : document.querySelector(".tip strong").textContent`,
+			&tip)
 		if focused == "" || tip == "" {
 			t.Errorf("by keyboard: focus on %q, tooltip of %q", focused, tip)
 		}

@@ -81,11 +81,13 @@ func checkMean(t *testing.T, p *profile.Profile, truth events.Truth) {
 	}
 	each, truly := sums["all"]/n, want.all/float64(len(truth.Calls))
 	delayed := sums["runnable"] + sums["throttled"] + sums["safepoint"]
-	t.Logf("%.0f calls of %v, %v; in truth %d of %v, %+v", n, time.Duration(each), sums, len(truth.Calls), time.Duration(truly), want)
+	t.Logf("%.0f calls of %v, %v; in truth %d of %v, %+v", n, time.Duration(each), sums, len(truth.Calls),
+		time.Duration(truly), want)
 	if math.Abs(each/truly-1) > within {
 		t.Errorf("a call takes %v, %v in truth", time.Duration(each), time.Duration(truly))
 	}
-	for cause, of := range map[string]float64{"running": want.ran, "sleep": want.sleep, "monitor": want.monitor, "socket": want.socket} {
+	for cause, of := range map[string]float64{"running": want.ran, "sleep": want.sleep, "monitor": want.monitor,
+		"socket": want.socket} {
 		if got := sums[cause] + sums[events.Also[cause]]; math.Abs(got-of) > within*want.all+delayed {
 			t.Errorf("calls took %v because of %s, %v in truth", time.Duration(got), cause, time.Duration(of))
 		}

@@ -16,7 +16,8 @@ import (
 
 // six are the capabilities that the documentation asks for instead of root.
 var six = []uintptr{
-	unix.CAP_BPF, unix.CAP_PERFMON, unix.CAP_SYS_PTRACE, unix.CAP_DAC_READ_SEARCH, unix.CAP_SYSLOG, unix.CAP_CHECKPOINT_RESTORE,
+	unix.CAP_BPF, unix.CAP_PERFMON, unix.CAP_SYS_PTRACE, unix.CAP_DAC_READ_SEARCH, unix.CAP_SYSLOG,
+	unix.CAP_CHECKPOINT_RESTORE,
 }
 
 func TestWithSixCapabilities(t *testing.T) {

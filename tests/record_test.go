@@ -32,7 +32,8 @@ func checkHeavy(t *testing.T, p *profile.Profile) {
 
 func TestRecordPID(t *testing.T) {
 	guest, path := start(t, "Plain"), output(t, "out.pb.gz")
-	got := mustSucceed(t, "record", "-p", strconv.Itoa(guest.PID()), "-d", "1s", "-F", strconv.Itoa(frequency), "-o", path)
+	got := mustSucceed(t, "record", "-p", strconv.Itoa(guest.PID()), "-d", "1s", "-F", strconv.Itoa(frequency), "-o",
+		path)
 	p, err := profiler.ReadProfile(path)
 	if err != nil {
 		t.Fatal(err)
@@ -101,7 +102,8 @@ func TestRecordOtherFormats(t *testing.T) {
 	for _, name := range []string{"out.folded", "out.txt"} {
 		t.Run(name, func(t *testing.T) {
 			path := output(t, name)
-			mustSucceed(t, "record", "-p", strconv.Itoa(guest.PID()), "-d", "1s", "-F", strconv.Itoa(frequency), "-o", path)
+			mustSucceed(t, "record", "-p", strconv.Itoa(guest.PID()), "-d", "1s", "-F", strconv.Itoa(frequency), "-o",
+				path)
 			text, err := os.ReadFile(path)
 			if err != nil {
 				t.Fatal(err)
@@ -115,7 +117,8 @@ func TestRecordOtherFormats(t *testing.T) {
 
 func TestRecordToStandardOutput(t *testing.T) {
 	guest := start(t, "Plain")
-	got := mustSucceed(t, "record", "-p", strconv.Itoa(guest.PID()), "-d", "1s", "-F", strconv.Itoa(frequency), "-o", "-")
+	got := mustSucceed(t, "record", "-p", strconv.Itoa(guest.PID()), "-d", "1s", "-F", strconv.Itoa(frequency), "-o",
+		"-")
 	p, err := profile.ParseData([]byte(got.stdout))
 	if err != nil {
 		t.Fatal(err)

@@ -28,8 +28,10 @@ func TestRefusals(t *testing.T) {
 		args []string
 		want string
 	}{
-		"no such process":        {[]string{"record", "-p", strconv.Itoa(gone.Process.Pid), "-o", good}, "no process with pid"},
-		"no directory":           {[]string{"record", "-o", filepath.Join(t.TempDir(), "absent", "out.pb.gz")}, "create it"},
+		"no such process": {[]string{"record", "-p", strconv.Itoa(gone.Process.Pid), "-o", good},
+			"no process with pid"},
+		"no directory": {[]string{"record", "-o", filepath.Join(t.TempDir(), "absent", "out.pb.gz")},
+			"create it"},
 		"no file can be made":    {[]string{"record", "-o", "/proc/out.pb.gz"}, "/proc"},
 		"output is a directory":  {[]string{"record", "-o", directory}, directory},
 		"unknown format":         {[]string{"record", "-o", output(t, "out.xml")}, ".pb.gz"},

@@ -79,7 +79,10 @@ func recordSlow(t *testing.T, jdk jvm.JDK) {
 		all, unknown = all+c.length, unknown+c.byCause["unknown"]
 		best := -1
 		for i, of := range truth.Calls {
-			if (of.Start-c.start).Abs() < 20*time.Millisecond && !found[i] && (best < 0 || (of.Start-c.start).Abs()+(of.Length-c.length).Abs() < (truth.Calls[best].Start-c.start).Abs()+(truth.Calls[best].Length-c.length).Abs()) {
+			if (of.Start-c.start).Abs() < 20*time.Millisecond && !found[i] &&
+				(best < 0 || (of.Start-c.start).Abs()+
+					(of.Length-c.length).Abs() < (truth.Calls[best].Start-c.start).Abs()+
+					(truth.Calls[best].Length-c.length).Abs()) {
 				best = i
 			}
 		}
@@ -118,7 +121,8 @@ const noticed = time.Second
 func checkSlow(t *testing.T, got slowCall, want events.Called, tolerance time.Duration) {
 	t.Helper()
 	delayed := got.byCause["runnable"] + got.byCause["throttled"] + got.byCause["safepoint"]
-	t.Logf("%v %s: %v; in truth %v: ran %v, slept %v, blocked %v, received %v, failed %v", got.length, got.end, got.byCause, want.Length, want.Ran, want.Sleep, want.Monitor, want.Socket, want.Failed)
+	t.Logf("%v %s: %v; in truth %v: ran %v, slept %v, blocked %v, received %v, failed %v", got.length, got.end,
+		got.byCause, want.Length, want.Ran, want.Sleep, want.Monitor, want.Socket, want.Failed)
 	end := "returned"
 	if want.Failed { // it ended no later than the pause before the next call
 		end = "unwound"
@@ -131,9 +135,12 @@ func checkSlow(t *testing.T, got slowCall, want events.Called, tolerance time.Du
 	if off := (got.byCause["running"] - want.Ran).Abs(); off > allowed {
 		t.Errorf("it ran for %v, %v in truth", got.byCause["running"], want.Ran)
 	}
-	for cause, length := range map[string]time.Duration{"sleep": want.Sleep, "monitor": want.Monitor, "socket": want.Socket} {
-		if off := (got.byCause[cause] + got.byCause[events.Also[cause]] - length).Abs(); off > allowed+delayed+got.byCause["unknown"] {
-			t.Errorf("it waited for %v because of %s, %v in truth", got.byCause[cause]+got.byCause[events.Also[cause]], cause, length)
+	for cause, length := range map[string]time.Duration{"sleep": want.Sleep, "monitor": want.Monitor,
+		"socket": want.Socket} {
+		if off := (got.byCause[cause] + got.byCause[events.Also[cause]] - length).Abs(); off > allowed+delayed+
+			got.byCause["unknown"] {
+			t.Errorf("it waited for %v because of %s, %v in truth", got.byCause[cause]+got.byCause[events.Also[cause]],
+				cause, length)
 		}
 	}
 }
@@ -150,8 +157,10 @@ func TestSlowRefused(t *testing.T) {
 	defer func() { <-done }()
 	defer guest.Kill()
 	time.Sleep(3 * time.Second) // until it is compiled
-	got := agent(t, "record", "-e", "wall", "--slow=guest.Locking.often", "--breakpoints=always", "-p", strconv.Itoa(guest.PID()), "-d", "5", "-o", filepath.Join(t.TempDir(), "slow.pb.gz"))
-	if got.code == 0 || !strings.Contains(got.stderr, "guest.Locking.often is called too often to be followed") || !strings.Contains(got.stderr, "choose a method that is called less often") {
+	got := agent(t, "record", "-e", "wall", "--slow=guest.Locking.often", "--breakpoints=always", "-p",
+		strconv.Itoa(guest.PID()), "-d", "5", "-o", filepath.Join(t.TempDir(), "slow.pb.gz"))
+	if got.code == 0 || !strings.Contains(got.stderr, "guest.Locking.often is called too often to be followed") ||
+		!strings.Contains(got.stderr, "choose a method that is called less often") {
 		t.Errorf("it ended with %d:\n%s", got.code, got.stderr)
 	}
 }

@@ -47,7 +47,8 @@ func startBusy(t *testing.T) *events.Guest {
 // recordWaits records all off-CPU time of a process while it works.
 func recordWaits(t *testing.T, pid int, work func() error) []events.Row {
 	t.Helper()
-	recording, err := built.While(t.Context(), profiler.Options{PID: pid, Extra: []string{"-e", "offcpu", "--budget=50%"}},
+	recording, err := built.While(t.Context(), profiler.Options{PID: pid,
+		Extra: []string{"-e", "offcpu", "--budget=50%"}},
 		(*profiler.AgentRun).WaitAttached, func(*profiler.AgentRun) error { return work() })
 	if err != nil {
 		t.Fatal(err)
@@ -64,7 +65,8 @@ func workerRows(rows []events.Row) []events.Row {
 // causeSum is the time of rows with one of the causes.
 func causeSum(rows []events.Row, causes ...string) (sum time.Duration) {
 	for _, cause := range causes {
-		sum += time.Duration(events.Sum(events.Where(rows, func(r events.Row) bool { return r.Cause == cause }), offCPU))
+		sum += time.Duration(events.Sum(events.Where(rows, func(r events.Row) bool { return r.Cause == cause }),
+			offCPU))
 	}
 	return sum
 }
@@ -89,7 +91,8 @@ func TestRecordThrottled(t *testing.T) {
 	}
 	got, all := causeSum(rows, "throttled"), causeSum(rows, "throttled", "runnable")
 	of := time.Duration(events.Sum(rows, offCPU))
-	t.Logf("throttled %v, in truth %v; runnable %v; in all %v, in truth %v", got, throttled, all-got, of, truth.Away[0].Sum)
+	t.Logf("throttled %v, in truth %v; runnable %v; in all %v, in truth %v", got, throttled, all-got, of,
+		truth.Away[0].Sum)
 	checkAway(t, "the thread", float64(of), truth.Away[0].Sum, float64(events.Count(rows)))
 	if float64(all) < 0.95*float64(of) {
 		t.Errorf("%v of %v were throttled or runnable", all, of)
@@ -117,7 +120,8 @@ func TestRecordThrottledJVM(t *testing.T) {
 	rows := events.Own(rowsOf(t, p, "waits", "offcpu"))
 	for _, away := range truth.Away {
 		own := events.Where(rows, func(r events.Row) bool { return r.Has(away.Method) })
-		t.Logf("%s: throttled %v, runnable %v, in all %v, in truth %v", away.Method, causeSum(own, "throttled"), causeSum(own, "runnable"),
+		t.Logf("%s: throttled %v, runnable %v, in all %v, in truth %v", away.Method, causeSum(own, "throttled"),
+			causeSum(own, "runnable"),
 			time.Duration(events.Sum(own, offCPU)), away.Sum)
 		checkAway(t, away.Method, events.Sum(own, offCPU), away.Sum, float64(events.Count(own)))
 		if away.Cause == "runnable" {
@@ -294,7 +298,8 @@ func TestRecordPageFaults(t *testing.T) {
 	if waits == 0 {
 		t.Error("the kernel counted no waits")
 	}
-	if most := away.Sum + time.Duration(waits)*chosen; time.Duration(found.Time) > away.Sum && time.Duration(found.Time) < most {
+	if most := away.Sum + time.Duration(waits)*chosen; time.Duration(found.Time) > away.Sum &&
+		time.Duration(found.Time) < most {
 		away.Sum = time.Duration(found.Time)
 	}
 	checkWays(t, rows, truth)

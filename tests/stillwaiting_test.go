@@ -29,12 +29,16 @@ func recordStillWaiting(t *testing.T, jdk jvm.JDK) {
 	p := recording.Profile
 	rows := rowsOf(t, p, "waits", "offcpu")
 	const offCPU = 1
-	main := events.Sum(events.Where(rows, func(r events.Row) bool { return r.Has("guest.Steered.main") && r.Cause == "pipe" }), offCPU)
+	main := events.Sum(events.Where(rows, func(r events.Row) bool {
+		return r.Has("guest.Steered.main") &&
+			r.Cause == "pipe"
+	}), offCPU)
 	if of := float64(p.DurationNanos); main < 0.9*of || main > 1.01*of {
 		t.Errorf("the main thread waited for orders for %v of %v", time.Duration(main), time.Duration(of))
 		logRows(t, rows)
 	}
-	all, unknown := events.Sum(rows, offCPU), events.Sum(events.Where(rows, func(r events.Row) bool { return r.Has("[still waiting]") }), offCPU)
+	all, unknown := events.Sum(rows, offCPU), events.Sum(events.Where(rows,
+		func(r events.Row) bool { return r.Has("[still waiting]") }), offCPU)
 	t.Logf("%v in all, of that %v without a stack", time.Duration(all), time.Duration(unknown))
 	if unknown > 0.02*all {
 		t.Errorf("of %v, %v are without a stack", time.Duration(all), time.Duration(unknown))

@@ -89,8 +89,10 @@ func TestStripped(t *testing.T) {
 	needs.Root(t, "sampling")
 	for _, jdk := range needs.JDKs(t) {
 		t.Run(jdk.String(), func(t *testing.T) {
-			flavour := guests.Flavour{Flags: []string{"-XX:CompileCommand=quiet", "-XX:CompileCommand=dontinline,guest.Natives::*"}}
-			guest, err := guests.Start(t.Context(), stripped(t, jdk), guests.Program{Name: "Natives", Class: "Natives"}, flavour)
+			flavour := guests.Flavour{Flags: []string{"-XX:CompileCommand=quiet",
+				"-XX:CompileCommand=dontinline,guest.Natives::*"}}
+			guest, err := guests.Start(t.Context(), stripped(t, jdk), guests.Program{Name: "Natives", Class: "Natives"},
+				flavour)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -119,8 +121,11 @@ func TestStripped(t *testing.T) {
 					ends[s.Frames[len(s.Frames)-1].Function] += s.Count
 				}
 			}
-			t.Logf("%d samples, %d with a method of the guest; %d in native code, %d of those", all, called, native, nativeCalled)
-			const least = 0.9 // of samples; the rest is the guest's own accounts, and native code that nothing leads back from
+			t.Logf("%d samples, %d with a method of the guest; %d in native code, %d of those", all, called, native,
+				nativeCalled)
+			// of samples; the rest is the guest's own accounts, and native code that nothing leads
+			// back from
+			const least = 0.9
 			if native == 0 || float64(nativeCalled) < least*float64(native) || float64(called) < least*float64(all) {
 				t.Errorf("the others end at %v; notes: %q", ends, p.Comments)
 			}

@@ -48,7 +48,8 @@ func TestStubCallers(t *testing.T) {
 				if recorded {
 					flags = append(flags, "-XX:+UnlockDiagnosticVMOptions", "-XX:+DebugNonSafepoints")
 				}
-				guest, err := jvm.Start(t.Context(), jvm.Command{JDK: jdk, Flags: flags, Classpath: []string{classes}, Main: "Trigonometry"})
+				guest, err := jvm.Start(t.Context(), jvm.Command{JDK: jdk, Flags: flags, Classpath: []string{classes},
+					Main: "Trigonometry"})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -57,27 +58,32 @@ func TestStubCallers(t *testing.T) {
 				callers := map[string]int64{}
 				for _, s := range p.Sample {
 					frames := stacks.FramesOf(s)
-					at := slices.IndexFunc(frames, func(f stacks.Frame) bool { return f.Function == "Trigonometry.month" })
+					at := slices.IndexFunc(frames,
+						func(f stacks.Frame) bool { return f.Function == "Trigonometry.month" })
 					if at < 0 || !strings.HasPrefix(frames[0].Function, "[stub: ") {
 						continue
 					}
 					caller := frames[1].Function
 					callers[caller] += s.Value[0]
-					if approximate := slices.Equal(s.Label["attribution"], []string{"approximate"}); approximate != stacks.InlinedIn(caller) {
+					if approximate := slices.Equal(s.Label["attribution"],
+						[]string{"approximate"}); approximate != stacks.InlinedIn(caller) {
 						t.Errorf("caller %s, approximate %v", caller, approximate)
 					}
 				}
 				t.Log(callers)
 				taxes, rebates := callers["Trigonometry.taxes"], callers["Trigonometry.rebates"]
-				all := taxes + rebates + callers[vague] + callers["[inlined in Trigonometry.taxes]"] + callers["[inlined in Trigonometry.rebates]"]
+				all := taxes + rebates + callers[vague] + callers["[inlined in Trigonometry.taxes]"] +
+					callers["[inlined in Trigonometry.rebates]"]
 				const enough = 200
 				switch {
 				case all < enough:
 					t.Errorf("%d samples in the stub below month", all)
 				case callers["Trigonometry.month"] > 0:
 					t.Errorf("%d samples have no inlined method and do not say so", callers["Trigonometry.month"])
-				case recorded && (callers[vague] > all/50 || float64(taxes)/float64(all) < 0.65 || float64(taxes)/float64(all) > 0.85):
-					t.Errorf("%d of %d samples are called by taxes, want three in four; %d by nobody known", taxes, all, callers[vague])
+				case recorded && (callers[vague] > all/50 || float64(taxes)/float64(all) < 0.65 ||
+					float64(taxes)/float64(all) > 0.85):
+					t.Errorf("%d of %d samples are called by taxes, want three in four; %d by nobody known", taxes, all,
+						callers[vague])
 				}
 			})
 		}

@@ -59,10 +59,12 @@ func recordTimeline(t *testing.T, jdk jvm.JDK, kind string) {
 			}
 			has := func(cause string) float64 { return min(shares[cause]*float64(lanes.Step), overlap) }
 			own = own + min(has(stage.Cause)+has(events.Also[stage.Cause]), overlap)
-			runnable += min(has("runnable")+has("throttled"), max(overlap-has(stage.Cause)-has(events.Also[stage.Cause]), 0))
+			runnable += min(has("runnable")+has("throttled"),
+				max(overlap-has(stage.Cause)-has(events.Also[stage.Cause]), 0))
 		}
 		length := float64(stage.Until - stage.From)
-		t.Logf("%s for %v: %.1f %%, of that %.1f %% waiting for a CPU", stage.Cause, stage.Until-stage.From, 100*(own+runnable)/length, 100*runnable/length)
+		t.Logf("%s for %v: %.1f %%, of that %.1f %% waiting for a CPU", stage.Cause, stage.Until-stage.From,
+			100*(own+runnable)/length, 100*runnable/length)
 		all, right, delayed = all+length, right+own, delayed+runnable
 		if stage.Cause != "running" && own < length/2 { // other threads have no part in how long it waits
 			t.Errorf("%s is in %.1f %% of its stage", stage.Cause, 100*own/length)
@@ -114,8 +116,9 @@ func TestLanesPage(t *testing.T) {
 	b := browser.Start(t)
 	path := lanesPage(t)
 	for name, view := range map[string]browser.View{
-		"lanes": {Width: 1600}, "lanes-dark": {Width: 1600, Dark: true}, "lanes-small": {Width: 1280, Height: 800}, "lanes-small-dark": {Width: 1280, Height: 800, Dark: true},
-		"lanes-narrow": {Width: 360, Height: 740},
+		"lanes": {Width: 1600}, "lanes-dark": {Width: 1600, Dark: true}, "lanes-small": {Width: 1280, Height: 800},
+		"lanes-small-dark": {Width: 1280, Height: 800, Dark: true},
+		"lanes-narrow":     {Width: 360, Height: 740},
 	} {
 		t.Run(name, func(t *testing.T) {
 			tab := b.Open(t, "file://"+path, view)
@@ -159,24 +162,30 @@ func lanesPage(t *testing.T) (path string) {
 	whole := func(steps, cause int) profile.LaneRun {
 		return run(steps, profile.LanePart{Cause: cause, Percent: 100})
 	}
-	clerk := []profile.LaneRun{whole(100, sleep), run(100, profile.LanePart{Cause: sleep, Percent: 70}, profile.LanePart{Cause: running, Percent: 30}), whole(200, monitor), whole(100, running)}
-	lanes := &profile.Lanes{Step: 10 * time.Millisecond, Steps: 500, Causes: []string{"running", "sleep", "monitor", "idle"}, Threads: []profile.Lane{
-		{TID: 11, Thread: "clerk-1", Runs: clerk}, {TID: 12, Thread: "clerk-2", Runs: clerk}, {TID: 13, Thread: "clerk-3", From: 50, Runs: clerk[:3]},
-		{TID: 14, Thread: "accountant", Runs: []profile.LaneRun{whole(200, sleep), whole(200, running), whole(100, sleep)}},
-		{TID: 15, Thread: "reaper", Runs: []profile.LaneRun{whole(500, idle)}},
-	}}
+	clerk := []profile.LaneRun{whole(100, sleep), run(100, profile.LanePart{Cause: sleep, Percent: 70},
+		profile.LanePart{Cause: running, Percent: 30}), whole(200, monitor), whole(100, running)}
+	lanes := &profile.Lanes{Step: 10 * time.Millisecond, Steps: 500,
+		Causes: []string{"running", "sleep", "monitor", "idle"}, Threads: []profile.Lane{
+			{TID: 11, Thread: "clerk-1", Runs: clerk}, {TID: 12, Thread: "clerk-2", Runs: clerk},
+			{TID: 13, Thread: "clerk-3", From: 50, Runs: clerk[:3]},
+			{TID: 14, Thread: "accountant", Runs: []profile.LaneRun{whole(200, sleep), whole(200, running),
+				whole(100, sleep)}},
+			{TID: 15, Thread: "reaper", Runs: []profile.LaneRun{whole(500, idle)}},
+		}}
 	tree := new(cct.Tree[symbol.Symbol])
 	frame := func(name string) symbol.Symbol {
 		return symbol.Intern(symbol.Frame{Function: name, Kind: symbol.KindJIT})
 	}
 	var rows []profile.EventRow
 	for _, lane := range lanes.Threads {
-		row := profile.EventRow{Context: tree.Add([]symbol.Symbol{frame("Depot.book"), frame("Depot.main"), frame(lane.Thread)}, 1), TID: lane.TID, Thread: lane.Thread, Events: 1}
+		row := profile.EventRow{Context: tree.Add([]symbol.Symbol{frame("Depot.book"), frame("Depot.main"),
+			frame(lane.Thread)}, 1), TID: lane.TID, Thread: lane.Thread, Events: 1}
 		row.Place, row.What, row.Values[profile.Wall.Main()] = "blocked", "monitor", 1e9
 		rows = append(rows, row)
 	}
-	p := &profile.Profile{Start: time.Now(), Duration: 5 * time.Second, Processes: []*profile.Process{{PID: 7, Comm: "java", Runtime: "hotspot",
-		Events: []*profile.Events{{Kind: profile.Wall, Tree: tree, Rows: rows, Lanes: lanes}}}}}
+	p := &profile.Profile{Start: time.Now(), Duration: 5 * time.Second,
+		Processes: []*profile.Process{{PID: 7, Comm: "java", Runtime: "hotspot",
+			Events: []*profile.Events{{Kind: profile.Wall, Tree: tree, Rows: rows, Lanes: lanes}}}}}
 	file, err := sink.Pprof(p, sink.OfEvents(profile.Wall))
 	if err != nil {
 		t.Fatal(err)

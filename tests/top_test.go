@@ -76,7 +76,8 @@ func TestTopAllocations(t *testing.T) {
 		t.Errorf("%d probes with allocations, %d without", n, before)
 	}
 	term.Press("m")
-	wait.For(t, time.Minute, "the probes of allocations are detached", func() bool { return probes(t, term.Command.Process.Pid) == before })
+	wait.For(t, time.Minute, "the probes of allocations are detached",
+		func() bool { return probes(t, term.Command.Process.Pid) == before })
 	term.Press("\x03") // Ctrl-C
 	term.End(0)
 }
@@ -90,7 +91,8 @@ func TestTopFollows(t *testing.T) {
 	named := func(program string) *guests.Guest {
 		t.Helper()
 		at := slices.IndexFunc(programs, func(p guests.Program) bool { return p.Name == program })
-		guest, err := guests.Start(t.Context(), jdk, programs[at], guests.Flavour{Flags: []string{"-Dspring.application.name=" + name}})
+		guest, err := guests.Start(t.Context(), jdk, programs[at],
+			guests.Flavour{Flags: []string{"-Dspring.application.name=" + name}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -157,7 +159,8 @@ func TestTopEnds(t *testing.T) {
 		name   string
 		signal syscall.Signal
 		code   int
-	}{{"terminated", syscall.SIGTERM, 0}, {"hung up", syscall.SIGHUP, 0}, {"panic", syscall.SIGQUIT, 2}, {"killed", syscall.SIGKILL, -1}} {
+	}{{"terminated", syscall.SIGTERM, 0}, {"hung up", syscall.SIGHUP, 0}, {"panic", syscall.SIGQUIT, 2},
+		{"killed", syscall.SIGKILL, -1}} {
 		t.Run(c.name, func(t *testing.T) {
 			term := startTop(t, "-p", strconv.Itoa(guest.PID()))
 			term.Shows("vmprof-agent top", 0)
@@ -188,7 +191,9 @@ func TestTopViews(t *testing.T) {
 	var chosen []string
 	for _, program := range []events.Program{events.Allocating, events.Waiting} {
 		guest := startEvents(t, jdk, program)
-		go guest.Run(2, 1<<30) // until it is killed: threads that begin later would not show whether those of before are followed
+		// until it is killed: threads that begin later would not show whether those of before are
+		// followed
+		go guest.Run(2, 1<<30)
 		chosen = append(chosen, "-p", strconv.Itoa(guest.PID()))
 	}
 	for name, args := range map[string][]string{"chosen": chosen, "all": nil} {

@@ -61,14 +61,16 @@ func TestUpcalls(t *testing.T) {
 	if jdk.Version < minJDK {
 		needs.Missing(t, fmt.Sprintf("%v has no java.lang.foreign: install JDK %d or later", jdk, minJDK))
 	}
-	classes, err := jdk.Compile(t.Context(), jvm.Build{Sources: fstest.MapFS{"Upcalls.java": {Data: []byte(upcalls)}}, Release: minJDK})
+	classes, err := jdk.Compile(t.Context(), jvm.Build{Sources: fstest.MapFS{"Upcalls.java": {Data: []byte(upcalls)}},
+		Release: minJDK})
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, mode := range []string{"-Xmixed", "-Xint"} {
 		t.Run(mode, func(t *testing.T) {
 			guest, err := jvm.Start(t.Context(), jvm.Command{
-				JDK: jdk, Flags: []string{mode, "--enable-native-access=ALL-UNNAMED"}, Classpath: []string{classes}, Main: "Upcalls",
+				JDK: jdk, Flags: []string{mode, "--enable-native-access=ALL-UNNAMED"}, Classpath: []string{classes},
+				Main: "Upcalls",
 			})
 			if err != nil {
 				t.Fatal(err)
@@ -82,7 +84,8 @@ func TestUpcalls(t *testing.T) {
 					continue
 				}
 				up += s.Count
-				if s.Times(stub) == 1 && s.Times("Upcalls.sort") == 1 && s.Has("java.lang.Thread.run") && s.Truncated() == "" {
+				if s.Times(stub) == 1 && s.Times("Upcalls.sort") == 1 && s.Has("java.lang.Thread.run") &&
+					s.Truncated() == "" {
 					right += s.Count
 				} else {
 					t.Logf("%d times: %v", s.Count, s)

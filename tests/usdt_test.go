@@ -110,7 +110,8 @@ func TestUSDTPlain(t *testing.T) {
 	defer stop()
 	path := output(t, "calls.pb.gz")
 	mustSucceed(t, usdtArgs(g, "-d", "3s", "-o", path)...)
-	if got := mustSucceed(t, "report", path); !strings.Contains(strings.Join(strings.Fields(got.stdout), " "), "without USE_ZEND_DTRACE=1") {
+	if got := mustSucceed(t, "report", path); !strings.Contains(strings.Join(strings.Fields(got.stdout), " "),
+		"without USE_ZEND_DTRACE=1") {
 		t.Errorf("the report does not say why there are no calls:\n%s", got.stdout)
 	}
 	untouched(t, g)
@@ -160,12 +161,14 @@ func TestUSDTKilled(t *testing.T) {
 	stop := keepBusy(t, g, 2000)
 	for range 3 {
 		// Bursts of this size keep their windows open for as long as they may be.
-		record := exec.Command(built.Path, usdtArgs(g, "-d", "600s", "-F", "997", "--stride=31", "--samples=65536", "-o", output(t, "calls.pb.gz"))...)
+		record := exec.Command(built.Path, usdtArgs(g, "-d", "600s", "-F", "997", "--stride=31", "--samples=65536",
+			"-o", output(t, "calls.pb.gz"))...)
 		if err := record.Start(); err != nil {
 			t.Fatal(err)
 		}
 		seen := false
-		for deadline := time.Now().Add(time.Minute); !seen && time.Now().Before(deadline); time.Sleep(time.Millisecond) {
+		for deadline := time.Now().Add(time.Minute); !seen &&
+			time.Now().Before(deadline); time.Sleep(time.Millisecond) {
 			v, err := g.Semaphore()
 			seen = err == nil && v == 1
 		}

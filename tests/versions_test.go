@@ -58,7 +58,9 @@ func readCompilationLog(t *testing.T, path string) map[int]*loggedVersion {
 		method, _, _ = strings.Cut(method, " ")
 		switch v := versions[id]; {
 		case strings.HasPrefix(element, "<nmethod") && class == "guest.Versions":
-			v = &loggedVersion{id: id, level: number("level"), osr: -1, size: number("oops_offset") - number("insts_offset"), method: method, made: stamp, traps: map[string]int{}}
+			v = &loggedVersion{id: id, level: number("level"), osr: -1,
+				size: number("oops_offset") - number("insts_offset"), method: method, made: stamp,
+				traps: map[string]int{}}
 			if a["compile_kind"] == "osr" {
 				v.osr = 0
 			}
@@ -91,17 +93,22 @@ func versionsKnown(t *testing.T, jdks []jvm.JDK) {
 	for _, jdk := range jdks {
 		t.Run(jdk.String(), func(t *testing.T) {
 			dir := t.TempDir()
-			directives, log, path := filepath.Join(dir, "directives"), filepath.Join(dir, "log.xml"), output(t, "versions.pb.gz")
-			if err := os.WriteFile(directives, []byte(`[{match:"guest/Versions.plain", c2:{Exclude:true}}]`), 0o644); err != nil {
+			directives, log, path := filepath.Join(dir, "directives"), filepath.Join(dir, "log.xml"),
+				output(t, "versions.pb.gz")
+			if err := os.WriteFile(directives, []byte(`[{match:"guest/Versions.plain", c2:{Exclude:true}}]`),
+				0o644); err != nil {
 				t.Fatal(err)
 			}
-			flags := []string{"-XX:+UnlockDiagnosticVMOptions", "-XX:+LogCompilation", "-XX:LogFile=" + log, "-XX:CompileCommand=quiet",
-				"-XX:CompileCommand=dontinline,guest.Versions::sum", "-XX:CompileCommand=dontinline,guest.Versions::plain"}
+			flags := []string{"-XX:+UnlockDiagnosticVMOptions", "-XX:+LogCompilation", "-XX:LogFile=" + log,
+				"-XX:CompileCommand=quiet",
+				"-XX:CompileCommand=dontinline,guest.Versions::sum",
+				"-XX:CompileCommand=dontinline,guest.Versions::plain"}
 			if jdk.Version >= 9 {
 				flags = append(flags, "-XX:CompilerDirectivesFile="+directives)
 			}
 			java, err := jvm.Process(t.Context(), jvm.Command{
-				JDK: jdk, Flags: flags, Classpath: []string{classes}, Main: "guest.Versions", Args: []string{"2", "5"}, Dirs: []string{dir},
+				JDK: jdk, Flags: flags, Classpath: []string{classes}, Main: "guest.Versions", Args: []string{"2", "5"},
+				Dirs: []string{dir},
 			})
 			if err != nil {
 				t.Fatal(err)
@@ -178,11 +185,13 @@ func checkVersions(t *testing.T, vs *versions.Versions, logged map[int]*loggedVe
 			if !v.Ended() || !announced {
 				continue // the log goes on when the recording has ended
 			}
-			if l.givenUp == 0 || v.Until == nil || v.Until.Seconds() < l.givenUp-start-tolerance || v.InUse != nil && v.InUse.Seconds() > l.givenUp-start+tolerance {
+			if l.givenUp == 0 || v.Until == nil || v.Until.Seconds() < l.givenUp-start-tolerance || v.InUse != nil &&
+				v.InUse.Seconds() > l.givenUp-start+tolerance {
 				t.Errorf("%s %s was given up at %s: by the log at %.3f s", name, v.Name(), v.Given(), l.givenUp-start)
 			}
 			for _, trap := range v.Traps {
-				if !slices.ContainsFunc(slices.Collect(maps.Values(logged)), func(o *loggedVersion) bool { return o.method == name && o.traps[trap.Reason] > 0 }) {
+				if !slices.ContainsFunc(slices.Collect(maps.Values(logged)),
+					func(o *loggedVersion) bool { return o.method == name && o.traps[trap.Reason] > 0 }) {
 					t.Errorf("%s %s: trap %+v is not in the log", name, v.Name(), trap)
 				}
 			}
@@ -193,12 +202,14 @@ func checkVersions(t *testing.T, vs *versions.Versions, logged map[int]*loggedVe
 		t.Errorf("sum was deoptimised %d times, %d by the VM's count", seen, counted)
 	}
 	deopt := slices.ContainsFunc(sum.Versions, func(v *versions.Code) bool {
-		return v.Optimized() && v.Self > 50 && v.End() == "deopt: class_check" && v.Traps[0].Method == "guest.Versions.sum"
+		return v.Optimized() && v.Self > 50 && v.End() == "deopt: class_check" &&
+			v.Traps[0].Method == "guest.Versions.sum"
 	})
 	if !deopt || sum.Recompiled() == 0 {
 		t.Errorf("sum: %s", sum.Timeline())
 	}
-	if v := busiest(loop); v.OSR == nil || !v.Optimized() || float64(v.Self) < 0.9*float64(loop.Self) || loop.Self < 100 {
+	if v := busiest(loop); v.OSR == nil || !v.Optimized() || float64(v.Self) < 0.9*float64(loop.Self) ||
+		loop.Self < 100 {
 		t.Errorf("most samples of loop are of %s, %d of %d", v.Name(), v.Self, loop.Self)
 	}
 	if v := busiest(plain); plain.OnlyC1() != excluded || excluded && v.Level != 1 || v.Self < 30 {
@@ -226,7 +237,8 @@ func TestVersionsVerdictKnown(t *testing.T) {
 	path := output(t, "verdict.pb.gz")
 	java, err := jvm.Process(t.Context(), jvm.Command{
 		JDK: jdk, Classpath: []string{classes}, Main: "guest.Versions", Args: []string{"16", "34", "600000"},
-		Flags: []string{"-XX:-TieredCompilation", "-XX:CompileCommand=quiet", "-XX:CompileCommand=dontinline,guest.Versions::sum"},
+		Flags: []string{"-XX:-TieredCompilation", "-XX:CompileCommand=quiet",
+			"-XX:CompileCommand=dontinline,guest.Versions::sum"},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -236,7 +248,8 @@ func TestVersionsVerdictKnown(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = java.Wait() })
-	mustSucceed(t, "record", "-p", strconv.Itoa(java.Process.Pid), "-F", strconv.Itoa(frequency), "--window=500ms", "--count=guest.Versions.sum", "--budget=10%", breakpoints.Flag, "-o", path, "-d", "60")
+	mustSucceed(t, "record", "-p", strconv.Itoa(java.Process.Pid), "-F", strconv.Itoa(frequency), "--window=500ms",
+		"--count=guest.Versions.sum", "--budget=10%", breakpoints.Flag, "-o", path, "-d", "60")
 	got := mustSucceed(t, "report", "--view=versions", "guest.Versions.sum", path)
 	t.Log(got.stdout)
 	if !regexp.MustCompile(`#[0-9]+ against #[0-9]+: slower than its predecessor: CPU time per call \+[0-9.]+%`).MatchString(got.stdout) {

@@ -40,7 +40,8 @@ func checkVirtualThreads(t *testing.T, jdk jvm.JDK, program guests.Program) {
 		working := func(s stacks.Stack) bool { return s.Has("guest.Virtuals." + work) }
 		right := func(s stacks.Stack) bool {
 			return s.Truncated() == "" && s.Times("guest.Virtuals."+caller) == calls &&
-				s.Has("jdk.internal.vm.Continuation.enterSpecial") && s.Has("java.util.concurrent.ForkJoinWorkerThread.run")
+				s.Has("jdk.internal.vm.Continuation.enterSpecial") &&
+				s.Has("java.util.concurrent.ForkJoinWorkerThread.run")
 		}
 		own := stacks.OnThread(unhurried(t, stacks.Of(p)), program.Thread)
 		all := stacks.Count(own, working)

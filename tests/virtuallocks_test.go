@@ -32,7 +32,10 @@ func recordVirtualLocks(t *testing.T, jdk jvm.JDK) {
 	p, truth := recordEvents(t, guest, "lock", 1, amount, "--budget=50%")
 	rows := rowsOf(t, p, "acquisitions", "contentions", "delay")
 	for method, class := range map[string]string{"lock": "ReentrantLock$NonfairSync", "monitor": "java.lang.Object"} {
-		own := events.Where(rows, func(r events.Row) bool { return r.Has("guest.Carried."+method) && r.Has("java.lang.VirtualThread.run") })
+		own := events.Where(rows, func(r events.Row) bool {
+			return r.Has("guest.Carried."+method) &&
+				r.Has("java.lang.VirtualThread.run")
+		})
 		const delay = 2
 		got := time.Duration(events.Sum(own, delay))
 		var want time.Duration
@@ -45,8 +48,10 @@ func recordVirtualLocks(t *testing.T, jdk jvm.JDK) {
 		t.Logf("%s: %d events, %v; %d waits, %v in truth", method, events.Count(own), got, times, want)
 		// Around the wait a carrier may be kept from its CPU, for a time slice or two, and short
 		// waits count for nothing in the truth.
-		if allowed := want/10 + 2*time.Duration(times)*100*time.Microsecond; times < 10 || got < want-allowed || got > want+allowed {
-			t.Errorf("%s: %v in %d events, %v in truth, allowed are %v\n%v", method, got, events.Count(own), want, allowed, p.Comments)
+		if allowed := want/10 + 2*time.Duration(times)*100*time.Microsecond; times < 10 || got < want-allowed ||
+			got > want+allowed {
+			t.Errorf("%s: %v in %d events, %v in truth, allowed are %v\n%v", method, got, events.Count(own), want,
+				allowed, p.Comments)
 		}
 		for _, row := range own {
 			if !strings.HasSuffix(row.Class, class) {
@@ -55,7 +60,8 @@ func recordVirtualLocks(t *testing.T, jdk jvm.JDK) {
 		}
 	}
 	p, _ = recordEvents(t, guest, "offcpu", 1, amount/3)
-	if said := strings.Join(p.Comments, "\n"); !strings.Contains(said, "virtual threads that wait are on no thread of the kernel") {
+	if said := strings.Join(p.Comments, "\n"); !strings.Contains(said,
+		"virtual threads that wait are on no thread of the kernel") {
 		t.Errorf("nothing is said of virtual threads:\n%s", said)
 	}
 }

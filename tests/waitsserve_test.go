@@ -83,7 +83,8 @@ func TestServeWaits(t *testing.T) {
 				parts = append(parts, fmt.Sprintf("%s %v", cause, part.Round(time.Millisecond)))
 			}
 			used := last.cpu - first.cpu
-			t.Logf("%d threads, %d then, in %v: %v in all: %s; CPU time %v", first.threads, last.threads, passed, sum, strings.Join(parts, ", "), used)
+			t.Logf("%d threads, %d then, in %v: %v in all: %s; CPU time %v", first.threads, last.threads, passed, sum,
+				strings.Join(parts, ", "), used)
 			running := last.causes["running"] - first.causes["running"]
 			if test.kind == "offcpu" {
 				sum += used

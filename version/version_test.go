@@ -31,9 +31,11 @@ func TestFrom(t *testing.T) {
 			Settings: settings("vcs.revision", revision, "vcs.modified", "false")}, "v1.2.3 (0123456789ab)"},
 		{"edited tagged checkout", "", &debug.BuildInfo{Main: debug.Module{Version: "v1.2.3+dirty"},
 			Settings: settings("vcs.revision", revision, "vcs.modified", "true")}, "v1.2.3 (0123456789ab, modified)"},
-		{"go install of a commit", "", &debug.BuildInfo{Main: debug.Module{Version: "v1.2.4-0.20261123214507-0123456789ab"}},
+		{"go install of a commit", "",
+			&debug.BuildInfo{Main: debug.Module{Version: "v1.2.4-0.20261123214507-0123456789ab"}},
 			"v1.2.4-0.20261123214507-0123456789ab (0123456789ab)"},
-		{"go install of a commit before any tag", "", &debug.BuildInfo{Main: debug.Module{Version: "v0.0.0-20261123214507-0123456789ab"}},
+		{"go install of a commit before any tag", "",
+			&debug.BuildInfo{Main: debug.Module{Version: "v0.0.0-20261123214507-0123456789ab"}},
 			"v0.0.0-20261123214507-0123456789ab (0123456789ab)"},
 		{"nothing recorded", "", nil, "devel"},
 	} {

@@ -51,17 +51,20 @@ type CallCounter interface {
 // A Compilation is one version of a method's code. Addresses are the guest's; they are reused when
 // the code is gone.
 type Compilation struct {
-	Addr          uint64 // of the VM's structure for it
-	Begin, End    uint64 // of its code, stubs behind it included
-	Entry         uint64 // where calls that have yet to check the receiver's class come in; 0 if there is no code for it
+	Addr       uint64 // of the VM's structure for it
+	Begin, End uint64 // of its code, stubs behind it included
+	// where calls that have yet to check the receiver's class come in; 0 if there is no code for it
+	Entry         uint64
 	VerifiedEntry uint64 // where all other calls come in, and the former go on
 	FrameComplete uint64 // from here on the frame stands; Begin if that is not known
 	Method        uint64 // what was compiled
 	Version       uint32 // as in Site.Version
 	Level         int    // HotSpot: 1-3 C1, of which 3 counts calls, 4 C2; 0 is a wrapper of a native method
 	Tier          Tier
-	EntryBCI      int  // -1; otherwise it is only entered in the middle of a loop, at that bytecode, or -2 once it is not entered any more
-	InUse         bool // new calls may enter it
+	// -1; otherwise it is only entered in the middle of a loop, at that bytecode, or -2 once it is
+	// not entered any more
+	EntryBCI int
+	InUse    bool // new calls may enter it
 }
 
 // Native reports whether it is only a wrapper around a native method.
@@ -99,7 +102,10 @@ func (t *InlineTree) Vanished(n int, p *MethodProfile) (targets []uint64) {
 			continue
 		}
 		for _, m := range c.targets() {
-			if !slices.ContainsFunc(t.Nodes, func(in InlineNode) bool { return in.Parent == n && in.BCI == c.BCI && in.Method == m }) {
+			if !slices.ContainsFunc(t.Nodes, func(in InlineNode) bool {
+				return in.Parent == n && in.BCI == c.BCI &&
+					in.Method == m
+			}) {
 				targets = append(targets, m)
 			}
 		}

@@ -17,7 +17,8 @@ func TestMethodProfileCall(t *testing.T) {
 }
 
 func TestCallKindString(t *testing.T) {
-	for kind, want := range map[CallKind]string{0: "unknown", StaticCall: "static", DynamicCall: "dynamic", 77: "unknown"} {
+	for kind, want := range map[CallKind]string{0: "unknown", StaticCall: "static", DynamicCall: "dynamic",
+		77: "unknown"} {
 		if got := kind.String(); got != want {
 			t.Errorf("kind %d is %q, want %q", kind, got, want)
 		}

@@ -73,9 +73,10 @@ type VirtualThread struct {
 	Mounted      uint64  // address of a byte, which is not 0 while the thread is on a carrier
 	State        uint64  // address of the 32 bits of VirtualWords.State
 	Blocker      uint64  // address of the 64 bits of VirtualWords.Blocker
-	Waiter       uint64  // the same of VirtualWords.Waiter; 0 if no virtual thread waits for a monitor without a carrier
-	Words        VirtualWords
-	OnCarrier    bool // as of about the same moment as Words
+	// the same of VirtualWords.Waiter; 0 if no virtual thread waits for a monitor without a carrier
+	Waiter    uint64
+	Words     VirtualWords
+	OnCarrier bool // as of about the same moment as Words
 }
 
 // VirtualWords are what a virtual thread says of itself.

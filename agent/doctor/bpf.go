@@ -26,8 +26,10 @@ func checkBPF(_ context.Context, env *Env) Result {
 func checkRingBuffer(_ context.Context, env *Env) Result {
 	const why = "The agent receives samples through it."
 	if err := env.CheckRing(env.Sys); err != nil {
-		return Result{Missing, "its lock sleeps on this PREEMPT_RT kernel", why + " The interrupts that sample must not sleep: the machine " +
-			"could hang.", "Boot Linux 6.12 or newer, a stable kernel with the fix of CVE-2024-50138, or one without PREEMPT_RT."}
+		return Result{Missing, "its lock sleeps on this PREEMPT_RT kernel", why +
+			" The interrupts that sample must not sleep: the machine " +
+			"could hang.", "Boot Linux 6.12 or newer, a stable kernel with the fix of CVE-2024-50138, or one without " +
+			"PREEMPT_RT."}
 	}
 	err := env.MakeRingBuffer()
 	switch {
@@ -65,7 +67,8 @@ func checkKernelMemory(_ context.Context, env *Env) Result {
 		return Result{Status: Info, Detail: "unknown: " + err.Error()}
 	}
 	const mb = 1e6
-	return Result{Status: Info, Detail: fmt.Sprintf("about %.0f MB for samples of CPU time, %.0f MB with all events", float64(samples)/mb, float64(events)/mb)}
+	return Result{Status: Info, Detail: fmt.Sprintf("about %.0f MB for samples of CPU time, %.0f MB with all events",
+		float64(samples)/mb, float64(events)/mb)}
 }
 
 // checkMemlock only informs. Since Linux 5.11, BPF memory counts towards the cgroup, and the limit

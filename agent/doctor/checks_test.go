@@ -25,7 +25,8 @@ func TestChecks(t *testing.T) {
 	without := func(missing cap.Value, instead ...cap.Value) func(*testing.T, *Env) {
 		return func(_ *testing.T, env *Env) {
 			held := instead
-			for _, c := range []cap.Value{cap.BPF, cap.PERFMON, cap.SYS_PTRACE, cap.DAC_READ_SEARCH, cap.SYSLOG, cap.CHECKPOINT_RESTORE} {
+			for _, c := range []cap.Value{cap.BPF, cap.PERFMON, cap.SYS_PTRACE, cap.DAC_READ_SEARCH, cap.SYSLOG,
+				cap.CHECKPOINT_RESTORE} {
 				if c != missing {
 					held = append(held, c)
 				}
@@ -75,11 +76,13 @@ func TestChecks(t *testing.T) {
 
 		{"btf", "present", nil, OK, "present"},
 		{"btf", "not there", func(_ *testing.T, env *Env) { env.Sys = "/nowhere" }, Missing, "CONFIG_DEBUG_INFO_BTF"},
-		{"btf", "something else", func(t *testing.T, env *Env) { setFile(t, env.Sys, "kernel/btf/vmlinux", "\x7fELF") }, Missing, "7f45"},
+		{"btf", "something else", func(t *testing.T, env *Env) { setFile(t, env.Sys, "kernel/btf/vmlinux", "\x7fELF") },
+			Missing, "7f45"},
 
 		{"lockdown", "none", nil, Info, "none"},
 		{"lockdown", "integrity", lockdown("none [integrity] confidentiality\n"), Info, "no effect"},
-		{"lockdown", "confidentiality", lockdown("none integrity [confidentiality]\n"), Info, "must not read kernel memory"},
+		{"lockdown", "confidentiality", lockdown("none integrity [confidentiality]\n"), Info,
+			"must not read kernel memory"},
 		{"lockdown", "unknown", func(_ *testing.T, env *Env) { env.Sys = "/nowhere" }, Info, "unknown"},
 
 		{"cap_bpf", "held", nil, OK, "held"},
@@ -102,9 +105,13 @@ func TestChecks(t *testing.T) {
 		{"cap_checkpoint_restore", "held", nil, OK, "held"},
 		{"cap_checkpoint_restore", "not held", without(cap.CHECKPOINT_RESTORE), Limited, "cap_checkpoint_restore"},
 		{"pid_namespace", "the host's", nil, OK, "the host's"},
-		{"pid_namespace", "another", func(t *testing.T, env *Env) { setPIDNamespace(t, env, "pid:[4026532201]") }, Missing, "--pid=host"},
-		{"pid_namespace", "not understood", func(t *testing.T, env *Env) { setPIDNamespace(t, env, "pid") }, Info, "not understood"},
-		{"after_start", "as a service", nil, OK, "keep CAP_BPF, CAP_PERFMON, CAP_SYS_PTRACE, CAP_DAC_READ_SEARCH, CAP_SYSLOG, CAP_CHECKPOINT_RESTORE; no_new_privs"},
+		{"pid_namespace", "another", func(t *testing.T, env *Env) { setPIDNamespace(t, env, "pid:[4026532201]") },
+			Missing, "--pid=host"},
+		{"pid_namespace", "not understood", func(t *testing.T, env *Env) { setPIDNamespace(t, env, "pid") }, Info,
+			"not understood"},
+		{"after_start", "as a service", nil, OK,
+			"keep CAP_BPF, CAP_PERFMON, CAP_SYS_PTRACE, CAP_DAC_READ_SEARCH, CAP_SYSLOG, CAP_CHECKPOINT_RESTORE; " +
+				"no_new_privs"},
 		{"after_start", "as root", without(0, cap.SYS_ADMIN, cap.SETPCAP), OK, "the bounding set is emptied"},
 		{"after_start", "as root before 6.6", all(without(0, cap.SYS_ADMIN), func(_ *testing.T, env *Env) {
 			env.UprobeMulti = fails(ebpf.ErrNotSupported)
@@ -114,21 +121,29 @@ func TestChecks(t *testing.T) {
 		}), Info, "perf_event_paranoid"},
 
 		{"bpf", "loads", nil, OK, "loads"},
-		{"bpf", "refused", all(without(cap.BPF), func(_ *testing.T, env *Env) { env.LoadProgram = fails(unix.EPERM) }), Missing, "cap_bpf"},
-		{"bpf", "refused with capabilities", func(_ *testing.T, env *Env) { env.LoadProgram = fails(unix.EPERM) }, Missing, "seccomp"},
-		{"bpf", "not there", func(_ *testing.T, env *Env) { env.LoadProgram = fails(unix.ENOSYS) }, Missing, "CONFIG_BPF_SYSCALL"},
+		{"bpf", "refused", all(without(cap.BPF), func(_ *testing.T, env *Env) { env.LoadProgram = fails(unix.EPERM) }),
+			Missing, "cap_bpf"},
+		{"bpf", "refused with capabilities", func(_ *testing.T, env *Env) { env.LoadProgram = fails(unix.EPERM) },
+			Missing, "seccomp"},
+		{"bpf", "not there", func(_ *testing.T, env *Env) { env.LoadProgram = fails(unix.ENOSYS) }, Missing,
+			"CONFIG_BPF_SYSCALL"},
 		{"ring_buffer", "works", nil, OK, ""},
-		{"ring_buffer", "refused", func(_ *testing.T, env *Env) { env.MakeRingBuffer = fails(unix.EPERM) }, Missing, "seccomp"},
-		{"ring_buffer", "no memory", func(_ *testing.T, env *Env) { env.MakeRingBuffer = fails(unix.ENOMEM) }, Missing, "cgroup"},
+		{"ring_buffer", "refused", func(_ *testing.T, env *Env) { env.MakeRingBuffer = fails(unix.EPERM) }, Missing,
+			"seccomp"},
+		{"ring_buffer", "no memory", func(_ *testing.T, env *Env) { env.MakeRingBuffer = fails(unix.ENOMEM) }, Missing,
+			"cgroup"},
 		{"ring_buffer", "real-time", func(_ *testing.T, env *Env) {
 			env.CheckRing = func(string) error { return attach.ErrRingSleeps }
 		}, Missing, "6.12"},
 		{"uprobe_multi", "works", nil, OK, ""},
-		{"uprobe_multi", "not there", func(_ *testing.T, env *Env) { env.UprobeMulti = fails(ebpf.ErrNotSupported) }, Limited, "Linux 6.6"},
+		{"uprobe_multi", "not there", func(_ *testing.T, env *Env) { env.UprobeMulti = fails(ebpf.ErrNotSupported) },
+			Limited, "Linux 6.6"},
 		{"uprobe_multi", "not there, but CAP_SYS_ADMIN is", all(without(cap.SYSLOG, cap.SYS_ADMIN),
 			func(_ *testing.T, env *Env) { env.UprobeMulti = fails(ebpf.ErrNotSupported) }), OK, "single uprobes"},
-		{"uprobe_multi", "refused", func(_ *testing.T, env *Env) { env.UprobeMulti = fails(unix.EPERM) }, Limited, "seccomp"},
-		{"uprobe_multi", "broken", func(_ *testing.T, env *Env) { env.UprobeMulti = fails(unix.ENOMEM) }, Limited, "trial failed"},
+		{"uprobe_multi", "refused", func(_ *testing.T, env *Env) { env.UprobeMulti = fails(unix.EPERM) }, Limited,
+			"seccomp"},
+		{"uprobe_multi", "broken", func(_ *testing.T, env *Env) { env.UprobeMulti = fails(unix.ENOMEM) }, Limited,
+			"trial failed"},
 
 		{"memlock", "small", nil, Info, "8 MiB"},
 		{"memlock", "unlimited", func(_ *testing.T, env *Env) {
@@ -138,26 +153,38 @@ func TestChecks(t *testing.T) {
 		{"perf_event_paranoid", "2", nil, OK, "2"},
 		{"perf_event_paranoid", "-1", file("sys/kernel/perf_event_paranoid", "-1\n"), OK, "-1"},
 		{"perf_event_paranoid", "3 on a kernel that knows it", all(file("sys/kernel/perf_event_paranoid", "3\n"),
-			func(_ *testing.T, env *Env) { env.OpenEvent = events(unix.EACCES) }), Missing, "sysctl -w kernel.perf_event_paranoid=2"},
-		{"perf_event_paranoid", "3 on one that does not", file("sys/kernel/perf_event_paranoid", "3\n"), OK, "treats as 2"},
-		{"perf_event_paranoid", "4 with CAP_SYS_ADMIN", all(file("sys/kernel/perf_event_paranoid", "4\n"), without(cap.BPF, cap.SYS_ADMIN)), OK, "CAP_SYS_ADMIN"},
-		{"perf_event_paranoid", "no perf events", remove("sys/kernel/perf_event_paranoid"), Missing, "CONFIG_PERF_EVENTS"},
+			func(_ *testing.T, env *Env) { env.OpenEvent = events(unix.EACCES) }), Missing,
+			"sysctl -w kernel.perf_event_paranoid=2"},
+		{"perf_event_paranoid", "3 on one that does not", file("sys/kernel/perf_event_paranoid", "3\n"), OK,
+			"treats as 2"},
+		{"perf_event_paranoid", "4 with CAP_SYS_ADMIN", all(file("sys/kernel/perf_event_paranoid", "4\n"),
+			without(cap.BPF, cap.SYS_ADMIN)), OK, "CAP_SYS_ADMIN"},
+		{"perf_event_paranoid", "no perf events", remove("sys/kernel/perf_event_paranoid"), Missing,
+			"CONFIG_PERF_EVENTS"},
 		{"perf_event_paranoid", "garbage", file("sys/kernel/perf_event_paranoid", "two"), Missing, "two"},
 
 		{"sampling", "works", nil, OK, "cpu-clock, on 4 CPUs"},
-		{"sampling", "offline CPUs", func(_ *testing.T, env *Env) { env.OpenEvent = events(nil, 1, 2, 3) }, OK, "on 1 CPU"},
-		{"sampling", "all offline", func(_ *testing.T, env *Env) { env.OpenEvent = events(nil, 0, 1, 2, 3) }, Missing, "no CPU"},
-		{"sampling", "refused", all(without(cap.PERFMON), func(_ *testing.T, env *Env) { env.OpenEvent = events(unix.EACCES) }), Missing, "cap_perfmon"},
+		{"sampling", "offline CPUs", func(_ *testing.T, env *Env) { env.OpenEvent = events(nil, 1, 2, 3) }, OK,
+			"on 1 CPU"},
+		{"sampling", "all offline", func(_ *testing.T, env *Env) { env.OpenEvent = events(nil, 0, 1, 2, 3) }, Missing,
+			"no CPU"},
+		{"sampling", "refused", all(without(cap.PERFMON), func(_ *testing.T,
+			env *Env) {
+			env.OpenEvent = events(unix.EACCES)
+		}), Missing, "cap_perfmon"},
 		{"sampling", "refused for paranoia", all(file("sys/kernel/perf_event_paranoid", "3\n"),
-			func(_ *testing.T, env *Env) { env.OpenEvent = events(unix.EACCES) }), Missing, "sysctl -w kernel.perf_event_paranoid=2"},
-		{"sampling", "no perf events", func(_ *testing.T, env *Env) { env.OpenEvent = events(unix.ENOSYS) }, Missing, "CONFIG_PERF_EVENTS"},
+			func(_ *testing.T, env *Env) { env.OpenEvent = events(unix.EACCES) }), Missing,
+			"sysctl -w kernel.perf_event_paranoid=2"},
+		{"sampling", "no perf events", func(_ *testing.T, env *Env) { env.OpenEvent = events(unix.ENOSYS) }, Missing,
+			"CONFIG_PERF_EVENTS"},
 		{"sampling", "unknown CPUs", func(_ *testing.T, env *Env) {
 			env.CPUs = func() (int, error) { return 0, fs.ErrNotExist }
 		}, Missing, "/sys"},
 
 		{"kallsyms", "visible", nil, OK, "visible"},
 		{"kallsyms", "hidden", file("kallsyms", hiddenSymbols), Limited, "cap_syslog"},
-		{"kallsyms", "hidden from all", all(file("kallsyms", hiddenSymbols), file("sys/kernel/kptr_restrict", "2\n")), Limited, "kptr_restrict=1"},
+		{"kallsyms", "hidden from all", all(file("kallsyms", hiddenSymbols), file("sys/kernel/kptr_restrict", "2\n")),
+			Limited, "kptr_restrict=1"},
 		{"kallsyms", "not there", remove("kallsyms"), Limited, "CONFIG_KALLSYMS"},
 
 		{"ptrace_scope", "1 with CAP_SYS_PTRACE", nil, OK, "1"},
@@ -168,11 +195,14 @@ func TestChecks(t *testing.T) {
 
 		{"hidepid", "off", nil, OK, "off"},
 		{"hidepid", "with CAP_SYS_PTRACE", mounts("proc /proc proc rw,hidepid=invisible 0 0\n"), OK, "invisible, with"},
-		{"hidepid", "without", all(without(cap.SYS_PTRACE), mounts("proc /proc proc rw,gid=4,hidepid=2 0 0\n")), Limited, "hidden"},
-		{"hidepid", "another mount", all(without(cap.SYS_PTRACE), mounts("proc /jail/proc proc rw,hidepid=2 0 0\n")), OK, "off"},
+		{"hidepid", "without", all(without(cap.SYS_PTRACE), mounts("proc /proc proc rw,gid=4,hidepid=2 0 0\n")),
+			Limited, "hidden"},
+		{"hidepid", "another mount", all(without(cap.SYS_PTRACE), mounts("proc /jail/proc proc rw,hidepid=2 0 0\n")),
+			OK, "off"},
 		{"local_users", "only root", nil, OK, "nobody but root"},
 		{"local_users", "accounts", func(t *testing.T, env *Env) {
-			setFile(t, filepath.Dir(env.Passwd), "passwd", "x\nbob:x:1001:1001::/home/bob:/bin/bash\nalice:x:1000:1000::/home/alice:/bin/sh\ndaemon:x:1:1::/:/bin/sh\n")
+			setFile(t, filepath.Dir(env.Passwd), "passwd",
+				"x\nbob:x:1001:1001::/home/bob:/bin/bash\nalice:x:1000:1000::/home/alice:/bin/sh\ndaemon:x:1:1::/:/bin/sh\n")
 		}, Info, "alice, bob"},
 		{"local_users", "a login of no account here", func(t *testing.T, env *Env) {
 			setProc(t, env, "1/loginuid", "4294967295\n")
@@ -180,7 +210,8 @@ func TestChecks(t *testing.T) {
 			setProc(t, env, "3/loginuid", "4711\n")
 		}, Info, "user4711"},
 		{"local_users", "many", func(t *testing.T, env *Env) {
-			setFile(t, filepath.Dir(env.Passwd), "passwd", strings.Repeat("a:x:1000:1::/:/bin/sh\n", 2)+"b:x:1000:1::/:/bin/sh\nc:x:1000:1::/:/bin/sh\nd:x:1000:1::/:/bin/sh\ne:x:1000:1::/:/bin/sh\nf:x:1000:1::/:/bin/sh\n")
+			setFile(t, filepath.Dir(env.Passwd), "passwd", strings.Repeat("a:x:1000:1::/:/bin/sh\n", 2)+
+				"b:x:1000:1::/:/bin/sh\nc:x:1000:1::/:/bin/sh\nd:x:1000:1::/:/bin/sh\ne:x:1000:1::/:/bin/sh\nf:x:1000:1::/:/bin/sh\n")
 		}, Info, "a, b, c, d, e and 1 more"},
 		{"local_users", "no list", func(t *testing.T, env *Env) { env.Passwd += ".missing" }, Info, "cannot find out"},
 		{"hidepid", "mounted over", all(without(cap.SYS_PTRACE),

@@ -24,7 +24,8 @@ func findClock(ctx context.Context, env *Env) []Finding {
 		result.Detail = fmt.Sprintf("%s by default; --clock=%s does not work: %s", attach.CPUClock, attach.TickClock,
 			strings.ReplaceAll(err.Error(), "\n", "; "))
 	} else {
-		result.Detail = fmt.Sprintf("%s by default; --clock=%s works up to %d Hz", attach.CPUClock, attach.TickClock, hz)
+		result.Detail = fmt.Sprintf("%s by default; --clock=%s works up to %d Hz", attach.CPUClock, attach.TickClock,
+			hz)
 	}
 	return []Finding{{"clock", "clock", result}}
 }

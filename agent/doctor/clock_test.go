@@ -12,7 +12,8 @@ func TestFindClock(t *testing.T) {
 		want  string // empty: nothing is reported
 	}{
 		{nil, ""},
-		{func(context.Context) (int, error) { return 250, nil }, "cpu-clock by default; --clock=tick works up to 250 Hz"},
+		{func(context.Context) (int, error) { return 250, nil },
+			"cpu-clock by default; --clock=tick works up to 250 Hz"},
 		{func(context.Context) (int, error) {
 			return 0, errors.New("follow a tick\nfollow another: no tick in 50ms")
 		},

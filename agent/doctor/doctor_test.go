@@ -33,7 +33,8 @@ func machine(t *testing.T) *Env {
 	addProcess(t, env, 31, "jsvc\x1b[2J", 0, strings.Replace(libjvm, "r-xp", "r--p", 1), libjvm+" (deleted)")
 	addProcess(t, env, 32, "eclipse", 0, libjvm)
 	addProcess(t, env, 33, "reader", 0, strings.Replace(libjvm, "r-xp", "r--p", 1)) // reads the file, does not run it
-	note := "DebugNonSafepoints is off: which inlined method an instruction came from is recorded for calls and polls only."
+	note := "DebugNonSafepoints is off: which inlined method an instruction came from is recorded for calls and " +
+		"polls only."
 	env.Inspect = func(_ context.Context, pid int, lib *proc.Mapping) (Inspection, error) {
 		if !lib.Exec || !strings.HasSuffix(lib.Path, "/libjvm.so") {
 			t.Errorf("asked about %+v", lib)
@@ -104,8 +105,9 @@ func TestManyJVMs(t *testing.T) {
 	}
 	r := Run(t.Context(), env)
 	for all, want := range map[bool][]string{
-		false: {"301 JVMs", "pids 30, 100, 101, 102, 103 and 296 more", "JVM 31", "JVM 32", "on JVM 30, 31, 100, 101, 102 and 297 more"},
-		true:  {"JVM 30", "JVM 100", "JVM 399", "JVM 31", "397, 398, 399"},
+		false: {"301 JVMs", "pids 30, 100, 101, 102, 103 and 296 more", "JVM 31", "JVM 32",
+			"on JVM 30, 31, 100, 101, 102 and 297 more"},
+		true: {"JVM 30", "JVM 100", "JVM 399", "JVM 31", "397, 398, 399"},
 	} {
 		var text bytes.Buffer
 		if err := r.WriteText(&text, 100, all); err != nil {
@@ -157,7 +159,8 @@ func TestJSON(t *testing.T) {
 	if err := json.Unmarshal(b, &got); err != nil {
 		t.Fatal(err)
 	}
-	if !got.Ready || len(got.Checks) != len(checks())+1 || got.Checks[0].ID != "kernel" || got.Checks[0].Status != "ok" {
+	if !got.Ready || len(got.Checks) != len(checks())+1 || got.Checks[0].ID != "kernel" ||
+		got.Checks[0].Status != "ok" {
 		t.Errorf("%s", b)
 	}
 	if len(got.JVMs) != 3 || got.JVMs[0].PID != 30 || got.JVMs[0].User != "user7" || got.JVMs[0].Status != "ok" ||

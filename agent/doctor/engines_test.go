@@ -18,16 +18,21 @@ func TestEngines(t *testing.T) {
 	}{
 		{"nobody tries", nil, nil},
 		{"one of two", func(context.Context) ([]profile.Choice, error) {
-			return []profile.Choice{{Engine: "hotspot", Chosen: true, Reason: "for stock JVMs"}, {Engine: "branch", Reason: "no PMU"}}, nil
+			return []profile.Choice{{Engine: "hotspot", Chosen: true, Reason: "for stock JVMs"},
+				{Engine: "branch", Reason: "no PMU"}}, nil
 		}, []string{"engine_hotspot ok for stock JVMs", "engine_branch info not used: no PMU"}},
 		// The trial's own socket is nobody's business.
 		{"pages", func(context.Context) ([]profile.Choice, error) {
-			return []profile.Choice{{Engine: "page", Chosen: true, Socket: true, Reason: "for guests, which connect to the trial"}}, nil
+			return []profile.Choice{{Engine: "page", Chosen: true, Socket: true,
+				Reason: "for guests, which connect to the trial"}}, nil
 		}, []string{"engine_page ok for VMs with vmprof.h, which connect to SOCKET"}},
 		{"no pages", func(context.Context) ([]profile.Choice, error) {
 			return []profile.Choice{{Engine: "page", Socket: true, Reason: "load burst programs: no memory"}}, nil
 		}, []string{"engine_page info not used: load burst programs: no memory"}},
-		{"none", func(context.Context) ([]profile.Choice, error) { return nil, errors.New("no programs can be loaded") },
+		{"none", func(context.Context) ([]profile.Choice, error) {
+			return nil,
+				errors.New("no programs can be loaded")
+		},
 			[]string{"engines limited no programs can be loaded"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -148,7 +148,8 @@ func makeRingBuffer() error {
 func mapPage() error {
 	const bytes = 4096 // struct vmprof_page of contrib/guest/vmprof.h
 	m, err := ebpf.NewMap(&ebpf.MapSpec{
-		Name: "vmprof_doctor", Type: ebpf.Array, KeySize: 4, ValueSize: bytes, MaxEntries: 1, Flags: unix.BPF_F_MMAPABLE,
+		Name: "vmprof_doctor", Type: ebpf.Array, KeySize: 4, ValueSize: bytes, MaxEntries: 1,
+		Flags: unix.BPF_F_MMAPABLE,
 	})
 	if err != nil {
 		return err

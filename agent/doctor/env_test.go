@@ -19,13 +19,14 @@ func healthy(t *testing.T) *Env {
 	t.Helper()
 	dir := t.TempDir()
 	env := &Env{
-		Runtimes:       runtimes.Table(),
-		Proc:           proc.Root(filepath.Join(dir, "proc")),
-		Sys:            filepath.Join(dir, "sys"),
-		Passwd:         filepath.Join(dir, "passwd"),
-		Program:        "/usr/bin/vmprof-agent",
-		Uname:          func() (string, string, error) { return "6.12.9-amd64", "x86_64", nil },
-		Capable:        capabilities(cap.BPF, cap.PERFMON, cap.SYS_PTRACE, cap.DAC_READ_SEARCH, cap.SYSLOG, cap.CHECKPOINT_RESTORE),
+		Runtimes: runtimes.Table(),
+		Proc:     proc.Root(filepath.Join(dir, "proc")),
+		Sys:      filepath.Join(dir, "sys"),
+		Passwd:   filepath.Join(dir, "passwd"),
+		Program:  "/usr/bin/vmprof-agent",
+		Uname:    func() (string, string, error) { return "6.12.9-amd64", "x86_64", nil },
+		Capable: capabilities(cap.BPF, cap.PERFMON, cap.SYS_PTRACE, cap.DAC_READ_SEARCH, cap.SYSLOG,
+			cap.CHECKPOINT_RESTORE),
 		Without:        func(_ cap.Value, try func() error) error { return try() },
 		Memlock:        func() (uint64, error) { return 8 << 20, nil },
 		UserName:       func(uid uint32) string { return "user" + strconv.Itoa(int(uid)) },
@@ -40,7 +41,8 @@ func healthy(t *testing.T) *Env {
 		MapPage:        works,
 		Pool:           proc.NewPool(proc.PoolOptions{}),
 	}
-	setFile(t, dir, "passwd", "root:x:0:0:root:/root:/bin/bash\nnobody:x:65534:65534::/:/usr/sbin/nologin\nshop:x:1001:1001::/srv/shop:/bin/false\n")
+	setFile(t, dir, "passwd",
+		"root:x:0:0:root:/root:/bin/bash\nnobody:x:65534:65534::/:/usr/sbin/nologin\nshop:x:1001:1001::/srv/shop:/bin/false\n")
 	setFile(t, env.Sys, "kernel/btf/vmlinux", "\x9f\xeb\x01\x00")
 	setFile(t, env.Sys, "kernel/security/lockdown", "[none] integrity confidentiality\n")
 	setProc(t, env, "sys/kernel/perf_event_paranoid", "2\n")
@@ -114,7 +116,8 @@ func setFile(t *testing.T, dir, name, content string) {
 func addProcess(t *testing.T, env *Env, pid int, comm string, flags int, maps ...string) {
 	t.Helper()
 	id := strconv.Itoa(pid)
-	setProc(t, env, id+"/stat", id+" ("+comm+") S 1 1 1 0 -1 "+strconv.Itoa(flags)+" 0 0 0 0 0 0 0 0 20 0 1 0 100 0 0\n")
+	setProc(t, env, id+"/stat", id+" ("+comm+") S 1 1 1 0 -1 "+strconv.Itoa(flags)+
+		" 0 0 0 0 0 0 0 0 20 0 1 0 100 0 0\n")
 	setProc(t, env, id+"/status", "Tgid:\t"+id+"\nUid:\t7\t7\t7\t7\nGid:\t7\t7\t7\t7\nNSpid:\t"+id+"\n")
 	setProc(t, env, id+"/comm", comm+"\n")
 	setProc(t, env, id+"/maps", strings.Join(maps, "\n"))

@@ -24,12 +24,14 @@ func findGuestSocket(env *Env) Result {
 	if err := env.MapPage(); refused(err) {
 		return refusal(env, Info, why)
 	} else if err != nil {
-		return Result{Info, "a page cannot be shared with VMs: " + err.Error(), why, "Raise the memory limit of the agent's cgroup."}
+		return Result{Info, "a page cannot be shared with VMs: " + err.Error(), why,
+			"Raise the memory limit of the agent's cgroup."}
 	}
 	path := env.GuestSocket
 	owner, err := lockOwner(env, path+".lock")
 	if err != nil {
-		return Result{Info, "cannot find out whether an agent owns the socket for VMs: " + err.Error(), why, "Mount procfs, and run as root."}
+		return Result{Info, "cannot find out whether an agent owns the socket for VMs: " + err.Error(), why,
+			"Mount procfs, and run as root."}
 	}
 	if owner != 0 {
 		return Result{Info, fmt.Sprintf("process %d owns the socket for VMs, %s", owner, path),
@@ -42,9 +44,11 @@ func findGuestSocket(env *Env) Result {
 	at, err := writable(dir)
 	switch {
 	case errors.Is(err, unix.ENOTDIR):
-		return Result{Info, fmt.Sprintf("cannot create the socket for VMs in %s: %s is not a directory", dir, at), why, otherPath("Remove it")}
+		return Result{Info, fmt.Sprintf("cannot create the socket for VMs in %s: %s is not a directory", dir, at), why,
+			otherPath("Remove it")}
 	case err != nil && at == dir:
-		return Result{Info, fmt.Sprintf("cannot create the socket for VMs in %s: %v", dir, err), why, otherPath("Run as root or as its owner")}
+		return Result{Info, fmt.Sprintf("cannot create the socket for VMs in %s: %v", dir, err), why,
+			otherPath("Run as root or as its owner")}
 	case err != nil:
 		return Result{Info, fmt.Sprintf("cannot create the directory %s of the socket for VMs: %v", dir, err), why,
 			otherPath("Create it and give it to the agent's user (in a systemd unit: RuntimeDirectory=)")}

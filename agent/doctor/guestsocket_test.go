@@ -41,12 +41,17 @@ func TestGuestSocket(t *testing.T) {
 	}{
 		{"first start", func(*testing.T, *Env) {}, OK, "run/vmprof-agent/guest.sock"},
 		{"started before", locks(""), OK, "guest.sock"},
-		{"an agent has it", locks("1: POSIX  ADVISORY  READ  7 00:01:2 0 EOF\n2: FLOCK  ADVISORY  WRITE 4711 FILE 0 EOF\n"), Info, "process 4711 owns the socket for VMs"},
-		{"what to change", locks("1: FLOCK  ADVISORY  WRITE 4711 FILE 0 EOF\n"), Info, "End process 4711, or use another path: --guest-socket"},
-		{"other locks", locks("1: FLOCK  ADVISORY  WRITE 4711 00:01:2 0 EOF\n2: POSIX  ADVISORY  WRITE 4711 FILE 0 EOF\n2: -> FLOCK  ADVISORY  WRITE 4712 FILE 0 EOF\n"), OK, ""},
+		{"an agent has it", locks("1: POSIX  ADVISORY  READ  7 00:01:2 0 EOF\n2: FLOCK  ADVISORY  WRITE 4711 FILE 0 " +
+			"EOF\n"), Info, "process 4711 owns the socket for VMs"},
+		{"what to change", locks("1: FLOCK  ADVISORY  WRITE 4711 FILE 0 EOF\n"), Info,
+			"End process 4711, or use another path: --guest-socket"},
+		{"other locks", locks("1: FLOCK  ADVISORY  WRITE 4711 00:01:2 0 EOF\n2: POSIX  ADVISORY  WRITE 4711 FILE 0 " +
+			"EOF\n2: -> FLOCK  ADVISORY  WRITE 4712 FILE 0 EOF\n"), OK, ""},
 		{"strange locks", locks("1: FLOCK\n\n1: FLOCK  ADVISORY  WRITE all FILE 0 EOF\n"), Info, "cannot find out"},
-		{"no list of locks", func(t *testing.T, env *Env) { setFile(t, dir(t, env), "guest.sock.lock", "") }, Info, "cannot find out"},
-		{"a file in the way", func(t *testing.T, env *Env) { setFile(t, dir(t, env), "guest.sock", "precious") }, Info, "--guest-socket"},
+		{"no list of locks", func(t *testing.T, env *Env) { setFile(t, dir(t, env), "guest.sock.lock", "") }, Info,
+			"cannot find out"},
+		{"a file in the way", func(t *testing.T, env *Env) { setFile(t, dir(t, env), "guest.sock", "precious") }, Info,
+			"--guest-socket"},
 		{"a file above", func(t *testing.T, env *Env) {
 			setFile(t, filepath.Dir(dir(t, env)), "file", "")
 			env.GuestSocket = filepath.Join(filepath.Dir(filepath.Dir(env.GuestSocket)), "file", "guest.sock")
@@ -66,7 +71,8 @@ func TestGuestSocket(t *testing.T) {
 			tt.setup(t, env)
 			before := files(t, filepath.Dir(env.Proc.String()))
 			r := findGuestSocket(env)
-			if text := r.Detail + "\n" + r.Why + "\n" + r.Remedy; r.Status != tt.want || !strings.Contains(text, tt.says) {
+			if text := r.Detail + "\n" + r.Why + "\n" + r.Remedy; r.Status != tt.want ||
+				!strings.Contains(text, tt.says) {
 				t.Errorf("%s, want %s and %q:\n%s", r.Status, tt.want, tt.says, text)
 			}
 			if after := files(t, filepath.Dir(env.Proc.String())); after != before {

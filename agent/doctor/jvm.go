@@ -105,7 +105,8 @@ func processes(env *Env, jvms, looked, denied, failed int) Result {
 	const unnamed = "Their code has no names, and JVMs among them have no Java frames."
 	switch {
 	case denied > 0 && has(env, cap.SYS_PTRACE):
-		return Result{Status: Info, Detail: fmt.Sprintf("%s; access to %d more denied, in spite of CAP_SYS_PTRACE", found, denied),
+		return Result{Status: Info, Detail: fmt.Sprintf("%s; access to %d more denied, in spite of CAP_SYS_PTRACE",
+			found, denied),
 			Why: "A security module or a user namespace protects them. " + unnamed}
 	case denied > 0:
 		return Result{Limited, fmt.Sprintf("%s; access to %d more denied", found, denied), unnamed, grant(env)}

@@ -88,7 +88,8 @@ func checkLockdown(_ context.Context, env *Env) Result {
 	case "integrity":
 		return Result{Status: Info, Detail: "integrity: no effect on the agent"}
 	case "confidentiality":
-		return Result{Info, "confidentiality", "BPF programs must not read kernel memory in this mode, but the agent's programs need to.",
+		return Result{Info, "confidentiality",
+			"BPF programs must not read kernel memory in this mode, but the agent's programs need to.",
 			"Boot with lockdown=integrity if the line on BPF programs says missing."}
 	}
 	return Result{Status: Info, Detail: mode}

@@ -12,6 +12,7 @@ func checkPIDNamespace(_ context.Context, env *Env) Result {
 		return ok("the host's")
 	}
 	return Result{Missing, "not the host's",
-		"Samples have the host's process ids, which belong to other processes here: only kernel frames have names, and -p and COMMAND select wrong processes.",
+		"Samples have the host's process ids, which belong to other processes here: only kernel frames have names, " +
+			"and -p and COMMAND select wrong processes.",
 		"Run on the host, or in its PID namespace: docker run --pid=host, hostPID: true in Kubernetes."}
 }

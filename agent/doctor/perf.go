@@ -47,7 +47,8 @@ func checkParanoid(_ context.Context, env *Env) Result {
 	case env.OpenEvent(0) == nil:
 		return ok(detail + ", which this kernel treats as 2")
 	}
-	return Result{Missing, detail, "From 3 on, sampling needs CAP_SYS_ADMIN: CAP_PERFMON does not suffice.", lowerParanoid}
+	return Result{Missing, detail, "From 3 on, sampling needs CAP_SYS_ADMIN: CAP_PERFMON does not suffice.",
+		lowerParanoid}
 }
 
 // checkSampling opens the event that would be used on every CPU.

@@ -15,7 +15,8 @@ import (
 // undoes the first.
 func grant(env *Env) string {
 	return "Run as root, or grant the capabilities once: setcap " +
-		"'cap_bpf,cap_perfmon,cap_sys_ptrace,cap_dac_read_search+ep cap_syslog,cap_checkpoint_restore+ep' " + env.Program
+		"'cap_bpf,cap_perfmon,cap_sys_ptrace,cap_dac_read_search+ep cap_syslog,cap_checkpoint_restore+ep' " +
+		env.Program
 }
 
 // has reports whether a capability is in the effective set, for sure.
@@ -97,7 +98,8 @@ func checkAfterStart(_ context.Context, env *Env) Result {
 
 // checkLandlock says why there is no such sandbox.
 func checkLandlock(context.Context, *Env) Result {
-	return Result{Status: Info, Detail: "not used: under any ruleset the kernel forbids reading the memory of other processes"}
+	return Result{Status: Info, Detail: "not used: under any ruleset the kernel forbids reading the memory of other " +
+		"processes"}
 }
 
 // privileges is what the plan depends on.

@@ -40,7 +40,8 @@ func checkUsers(_ context.Context, env *Env) Result {
 	users = slices.Compact(users)
 	if len(users) == 0 {
 		if err != nil {
-			return Result{Info, "cannot find out who can log in: " + err.Error(), "Every local user can read profiles from the loopback address of serve.", ""}
+			return Result{Info, "cannot find out who can log in: " + err.Error(),
+				"Every local user can read profiles from the loopback address of serve.", ""}
 		}
 		return ok("nobody but root logs in")
 	}
@@ -50,7 +51,8 @@ func checkUsers(_ context.Context, env *Env) Result {
 	}
 	return Result{Info, "can log in, apart from root: " + strings.Join(users, ", ") + more,
 		"Every local user can read profiles from the loopback address of serve.",
-		"If you do not trust them all: vmprof-agent serve --listen unix:/run/vmprof-agent/http.sock --web.socket-group=GROUP."}
+		"If you do not trust them all: vmprof-agent serve --listen unix:/run/vmprof-agent/http.sock " +
+			"--web.socket-group=GROUP."}
 }
 
 // loggedIn are the users other than root to whose logins processes belong: the list of accounts

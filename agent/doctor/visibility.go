@@ -70,7 +70,8 @@ func checkPtraceScope(_ context.Context, env *Env) Result {
 		return ok(fmt.Sprint(scope))
 	case scope <= 2:
 		return Result{Limited, fmt.Sprint(scope),
-			"Without CAP_SYS_PTRACE not even the agent's own user's processes can be read: no JVM has Java frames.", grant(env)}
+			"Without CAP_SYS_PTRACE not even the agent's own user's processes can be read: no JVM has Java frames.",
+			grant(env)}
 	}
 	return Result{Limited, fmt.Sprint(scope), "Nobody can read the memory of other processes: no JVM has Java frames.",
 		"Set kernel.yama.ptrace_scope to 2 or less at boot. It cannot be lowered from 3 later."}

@@ -51,7 +51,8 @@ func (rs *Resolver) attachVM(p *Process, lib *proc.Mapping) {
 	if errors.Is(err, proc.ErrGone) || !pace.report(now, !errors.As(err, new(libraryError))) {
 		return
 	}
-	rs.log.Warn("cannot attach to JVM; its native frames are still shown", "pid", p.PID, "err", err, "retrying", !p.work.hopeless)
+	rs.log.Warn("cannot attach to JVM; its native frames are still shown", "pid", p.PID, "err", err, "retrying",
+		!p.work.hopeless)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if vm, ok := bridge.Recognise(rs.runtimes, lib.Path); ok {
@@ -217,7 +218,8 @@ func (rs *Resolver) attach(p *Process, lib *proc.Mapping) (*VM, error) {
 	p.runtime, p.vm = im.runtime.Name(), vm.Describe()
 	p.notes = slices.Clone(vm.Notes()) // what was missing until now is not any more
 	if im.probes != nil {
-		p.notes = append(p.notes, fmt.Sprintf("compilations of process %d are not followed live, so methods compiled from now on may have no names: %v", p.PID, im.probes))
+		p.notes = append(p.notes, fmt.Sprintf("compilations of process %d are not followed live, so methods compiled "+
+			"from now on may have no names: %v", p.PID, im.probes))
 	}
 	for _, lack := range lacks {
 		p.notes = append(p.notes, fmt.Sprintf("process %d: %s", p.PID, lack))
@@ -254,7 +256,8 @@ func (rs *Resolver) refresh(p *Process, g *VM) {
 		if err != nil {
 			return
 		}
-		k.StartTicks, k.Serial, k.Slot, k.Flags = g.Kernel.StartTicks, g.Kernel.Serial, g.Kernel.Slot, k.Flags|g.Kernel.Flags
+		k.StartTicks, k.Serial, k.Slot, k.Flags = g.Kernel.StartTicks, g.Kernel.Serial, g.Kernel.Slot,
+			k.Flags|g.Kernel.Flags
 		if rs.announce(p, k, ebpf.UpdateExist) == nil {
 			g.Kernel = k
 		}

@@ -62,7 +62,8 @@ func fakeVM(t *testing.T, attach fakeImage) (*Resolver, *Process, *proc.Mapping)
 // TestAttachAgain: whatever the reason is why a VM cannot be attached, it is tried again: by the
 // agent itself while the VM may be starting, and then when it is sampled.
 func TestAttachAgain(t *testing.T) {
-	for _, reason := range []error{vmruntime.ErrStarting, vmruntime.ErrMalformed, proc.ErrUnmapped, errors.New("anything")} {
+	for _, reason := range []error{vmruntime.ErrStarting, vmruntime.ErrMalformed, proc.ErrUnmapped,
+		errors.New("anything")} {
 		attempts := 0
 		rs, p, lib := fakeVM(t, func(vmruntime.Target) (vmruntime.Process, error) {
 			attempts++
@@ -91,7 +92,8 @@ func TestAttachAgain(t *testing.T) {
 			t.Errorf("%v: samples lead to an attempt at %v, now is %v", reason, retry, proc.Monotonic())
 		}
 		if p.Attachment.Load() != 0 || rs.attached != 0 || len(rs.slots) != 1 {
-			t.Errorf("%v: attachment %d, %d attached, %d slots", reason, p.Attachment.Load(), rs.attached, len(rs.slots))
+			t.Errorf("%v: attachment %d, %d attached, %d slots", reason, p.Attachment.Load(), rs.attached,
+				len(rs.slots))
 		}
 	}
 }
@@ -142,7 +144,8 @@ func TestMissingFrames(t *testing.T) {
 	expect("when it was said already", 0, "")
 	p.notes = nil
 	p.AttachResult(4500*time.Millisecond, nil)
-	expect("in a window that began before it was attached", 2*time.Second, "Java frames of process 7 are missing until 3.5 s after its JVM was found: target did not answer in time")
+	expect("in a window that began before it was attached", 2*time.Second,
+		"Java frames of process 7 are missing until 3.5 s after its JVM was found: target did not answer in time")
 	expect("in a later one", 5*time.Second, "")
 
 	p = NewProcess(proc.Identity{PID: 8})
@@ -168,7 +171,8 @@ func TestNotesBounded(t *testing.T) {
 func TestMissingFramesAtOnce(t *testing.T) {
 	rs, p, lib := fakeVM(t, func(vmruntime.Target) (vmruntime.Process, error) { return nil, proc.ErrTimeout })
 	rs.attachVM(p, lib)
-	if note := p.MissingFrames(0); !strings.Contains(note, "Java frames of process") || !strings.Contains(note, proc.ErrTimeout.Error()) {
+	if note := p.MissingFrames(0); !strings.Contains(note, "Java frames of process") ||
+		!strings.Contains(note, proc.ErrTimeout.Error()) {
 		t.Errorf("note %q", note)
 	}
 }

@@ -25,7 +25,8 @@ func TestDisown(t *testing.T) {
 		p.SetName(own, name("alpha", replaced-time.Second))
 		p.SetName(others, name("beta", replaced+time.Second))
 		p.SetName(outermost, name("beta", replaced+time.Second))
-		p.task, p.executable.File, p.workload, p.work.identified = "beta", "/bin/beta", proc.Workload{Unit: "beta.service"}, replaced+time.Second
+		p.task, p.executable.File, p.workload, p.work.identified = "beta", "/bin/beta",
+			proc.Workload{Unit: "beta.service"}, replaced+time.Second
 	}
 	function := func(r RawFrame) string {
 		names := p.Names()

@@ -36,7 +36,8 @@ const (
 	StageAnswer   Stage = "answer"   // answer a request about them
 )
 
-var stages = []Stage{StageDiscover, StageAttach, StageValues, StageObjects, StageNames, StageJobs, StageListen, StageRecord, StageWindow, StageObserve, StageUpkeep, StageAnswer}
+var stages = []Stage{StageDiscover, StageAttach, StageValues, StageObjects, StageNames, StageJobs, StageListen,
+	StageRecord, StageWindow, StageObserve, StageUpkeep, StageAnswer}
 
 // longestFailure is the longest time for which a process is left alone after a failure. The first
 // one takes retryInterval, each other one twice as long as the last.
@@ -109,7 +110,8 @@ func (rs *Resolver) Keep(s Stage, do func()) {
 		return nil
 	})
 	if err != nil && rs.CountFailure(s) == 1 {
-		rs.log.Error("the agent failed at what it does for all processes; please report this", "stage", string(s), "err", err, "stack", StackOf(err))
+		rs.log.Error("the agent failed at what it does for all processes; please report this", "stage", string(s),
+			"err", err, "stack", StackOf(err))
 	}
 }
 
@@ -126,7 +128,8 @@ func (rs *Resolver) Failed(s Stage, p *Process, err error) {
 
 // LogFailure logs a panic over a process, with its stack.
 func (rs *Resolver) LogFailure(s Stage, pid int, err error) {
-	rs.log.Error("the agent failed to handle a process; please report this", "pid", pid, "stage", string(s), "err", err, "stack", StackOf(err))
+	rs.log.Error("the agent failed to handle a process; please report this", "pid", pid, "stage", string(s), "err", err,
+		"stack", StackOf(err))
 }
 
 // StackOf is the stack of a panic that proc.Catch returned; "" of another error.

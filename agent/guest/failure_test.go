@@ -19,11 +19,12 @@ import (
 func faultyResolver(t *testing.T, at Stage, pid int) (*Resolver, *bytes.Buffer) {
 	t.Helper()
 	var log bytes.Buffer
-	rs := startedResolver(t, Config{Root: proc.Root(t.TempDir()), Log: slog.New(slog.NewTextHandler(&log, nil)), Fault: func(s Stage, of int) {
-		if s == at && of == pid {
-			panic("hostile")
-		}
-	}})
+	rs := startedResolver(t, Config{Root: proc.Root(t.TempDir()), Log: slog.New(slog.NewTextHandler(&log, nil)),
+		Fault: func(s Stage, of int) {
+			if s == at && of == pid {
+				panic("hostile")
+			}
+		}})
 	return rs, &log
 }
 
@@ -65,7 +66,8 @@ func TestWorkerPanics(t *testing.T) {
 			if n := rs.panics.all()[string(at)]; n != 1 {
 				t.Errorf("%d failures are counted, want one: %v", n, rs.panics.all())
 			}
-			if n := strings.Count(log.String(), "stack="); n != 1 || !strings.Contains(log.String(), "failure_test.go") {
+			if n := strings.Count(log.String(), "stack="); n != 1 ||
+				!strings.Contains(log.String(), "failure_test.go") {
 				t.Errorf("logged %d times:\n%s", n, log)
 			}
 			if len(bad.notes) != 1 || !strings.Contains(bad.notes[0], string(at)) || len(good.notes) != 0 {
@@ -111,7 +113,8 @@ func TestFailureAgain(t *testing.T) {
 	rs.queue.submit(p)
 	rs.queue.wait(t.Context(), []*Process{p}, waitLong)
 	if n := rs.lookups.Load() - named; n != 1 || p.work.failure.until != 0 || len(p.work.failure.lost) != 0 {
-		t.Errorf("%d frames were looked up, %d are left; left alone until %v", n, len(p.work.failure.lost), p.work.failure.until)
+		t.Errorf("%d frames were looked up, %d are left; left alone until %v", n, len(p.work.failure.lost),
+			p.work.failure.until)
 	}
 }
 

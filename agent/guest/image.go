@@ -64,7 +64,8 @@ func (rs *Resolver) newImages(pool *proc.Pool) *library.Keeper[symbolize.FileKey
 		Attach: rs.attachImage,
 		Attached: func(im image) {
 			if im.probes != nil {
-				rs.log.Warn("compilations are not followed live; methods compiled from now on may have no names", "library", im.path, "err", im.probes)
+				rs.log.Warn("compilations are not followed live; methods compiled from now on may have no names",
+					"library", im.path, "err", im.probes)
 			}
 		},
 		Detach: func(_ context.Context, im image) {

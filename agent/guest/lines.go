@@ -23,7 +23,9 @@ var errTooManySources = errors.New("a process maps too many Go files")
 
 // nameLines returns the functions at an address of p in a Go program, innermost first; none if it
 // is in another file, or cannot be read.
-func (rs *Resolver) nameLines(p *Process, m *proc.Mapping, o *symbolize.Object, at symbol.Mapping, pc uint64) []symbol.Frame {
+func (rs *Resolver) nameLines(
+	p *Process, m *proc.Mapping, o *symbolize.Object, at symbol.Mapping, pc uint64,
+) []symbol.Frame {
 	if !o.HasLines() {
 		return nil
 	}

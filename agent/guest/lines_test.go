@@ -32,7 +32,8 @@ func native(pc uintptr) bpf.Frame { return bpf.Frame(bpf.FrameNative)<<60 | bpf.
 // The test is a Go program itself: its functions have lines, what is inlined into them, and the
 // lines on which they begin.
 func TestLines(t *testing.T) {
-	rs := NewResolver(Config{Root: proc.DefaultRoot, Log: slog.New(slog.DiscardHandler), Pool: proc.NewPool(proc.PoolOptions{})})
+	rs := NewResolver(Config{Root: proc.DefaultRoot, Log: slog.New(slog.DiscardHandler),
+		Pool: proc.NewPool(proc.PoolOptions{})})
 	id, err := rs.root.Identify(os.Getpid())
 	if err != nil {
 		t.Fatal(err)
@@ -53,13 +54,16 @@ func TestLines(t *testing.T) {
 		if outer.File == "" { // padding behind the code
 			continue
 		}
-		if !strings.HasSuffix(outer.Function, "agent/guest.total") || filepath.Base(outer.File) != "lines_test.go" || outer.StartLine != 22 ||
-			outer.Line < 22 || outer.Line > 27 || outer.Inlined || outer.Kind != symbol.KindNative || outer.Address != uint64(pc) {
+		if !strings.HasSuffix(outer.Function, "agent/guest.total") || filepath.Base(outer.File) != "lines_test.go" ||
+			outer.StartLine != 22 ||
+			outer.Line < 22 || outer.Line > 27 || outer.Inlined || outer.Kind != symbol.KindNative ||
+			outer.Address != uint64(pc) {
 			t.Fatalf("%#x: %+v", pc, outer)
 		}
 		if len(frames) > 1 {
 			inlined = true
-			if in := frames[0]; !strings.HasSuffix(in.Function, ".sum") || !in.Inlined || in.StartLine != 19 || in.Line != 19 || in.Mapping != outer.Mapping {
+			if in := frames[0]; !strings.HasSuffix(in.Function, ".sum") || !in.Inlined || in.StartLine != 19 ||
+				in.Line != 19 || in.Mapping != outer.Mapping {
 				t.Errorf("%#x: %+v", pc, in)
 			}
 		}

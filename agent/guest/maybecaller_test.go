@@ -15,7 +15,8 @@ import (
 // What is on top of the stack is a caller where a function has no frame, and nothing where it has
 // one.
 func TestMaybeCaller(t *testing.T) {
-	rs := NewResolver(Config{Root: proc.DefaultRoot, Log: slog.New(slog.DiscardHandler), Pool: proc.NewPool(proc.PoolOptions{})})
+	rs := NewResolver(Config{Root: proc.DefaultRoot, Log: slog.New(slog.DiscardHandler),
+		Pool: proc.NewPool(proc.PoolOptions{})})
 	id, err := rs.root.Identify(os.Getpid())
 	if err != nil {
 		t.Fatal(err)
@@ -33,8 +34,10 @@ func TestMaybeCaller(t *testing.T) {
 		"with a frame":    {framed + 64, ""},
 		"not Go":          {1 << 20, ""},
 	} {
-		n := rs.nameFrame(p, Wanted{RawFrame: RawFrame{Frame: bpf.MaybeCallerFrame(uint64(test.sampled), uint64(caller))}})
-		if (len(n.Symbols) > 0) != (test.want != "") || test.want != "" && !strings.HasSuffix(n.Symbols[0].Function(), test.want) {
+		n := rs.nameFrame(p, Wanted{RawFrame: RawFrame{Frame: bpf.MaybeCallerFrame(uint64(test.sampled),
+			uint64(caller))}})
+		if (len(n.Symbols) > 0) != (test.want != "") || test.want != "" &&
+			!strings.HasSuffix(n.Symbols[0].Function(), test.want) {
 			t.Errorf("%s: %v, want %q", name, n, test.want)
 		}
 	}

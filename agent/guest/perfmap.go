@@ -41,7 +41,8 @@ const (
 // names.
 var lookForMap = retry.Backoff{First: time.Second}
 
-var errMapsFull = fmt.Errorf("maps of compiled code use more than %d bytes in all processes together", int64(maxMapsBytes))
+var errMapsFull = fmt.Errorf("maps of compiled code use more than %d bytes in all processes together",
+	int64(maxMapsBytes))
 
 // jitMapping is where code is that only a map names. Which VM made it the map does not say.
 var jitMapping = unique.Make(symbol.Mapping{File: "[jit]"})
@@ -62,7 +63,8 @@ func (rs *Resolver) nameJIT(p *Process, pc uint64, r Wanted) (Name, bool) {
 		return Name{}, false
 	}
 	function := symbol.CleanName(e.Name)
-	s := symbol.Intern(symbol.Frame{Function: function, SystemName: function, Kind: symbol.KindJIT, Mapping: jitMapping, Address: pc})
+	s := symbol.Intern(symbol.Frame{Function: function, SystemName: function, Kind: symbol.KindJIT, Mapping: jitMapping,
+		Address: pc})
 	return Name{Symbols: []symbol.Symbol{s}, BCIs: []int32{codeOffset(r.Frame.PC() - e.Begin)}}, true
 }
 
@@ -268,7 +270,9 @@ func (rs *Resolver) addPiece(p *Process, mapper vmruntime.CodeMapper, piece vmru
 }
 
 // readMapPiece reads on in a process's map, in the process's own /tmp.
-func readMapPiece(root proc.Root, id proc.Identity, mapper vmruntime.CodeMapper, from vmruntime.MapPosition) (piece vmruntime.MapPiece, err error) {
+func readMapPiece(
+	root proc.Root, id proc.Identity, mapper vmruntime.CodeMapper, from vmruntime.MapPosition,
+) (piece vmruntime.MapPiece, err error) {
 	status, err := root.Status(id.PID)
 	if err != nil {
 		return piece, err
@@ -333,5 +337,6 @@ func mayBeJIT(m *proc.Mapping) bool {
 	if !m.IsFile() {
 		return !strings.HasPrefix(m.Path, "[v") // [vdso], [vsyscall]
 	}
-	return m.Deleted && (strings.HasPrefix(m.Path, "/memfd:") || strings.HasPrefix(m.Path, "/SYSV") || m.Path == "/dev/zero")
+	return m.Deleted && (strings.HasPrefix(m.Path, "/memfd:") || strings.HasPrefix(m.Path, "/SYSV") ||
+		m.Path == "/dev/zero")
 }

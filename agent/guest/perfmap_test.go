@@ -28,7 +28,8 @@ func newMapWriter(t *testing.T) *mapWriter {
 	t.Helper()
 	w := &mapWriter{MapWriter: guesttest.NewMapWriter(t)}
 	pool := proc.NewPool(proc.PoolOptions{})
-	w.rs = NewResolver(Config{Root: w.Root, Runtimes: runtimes.Table(), Log: slog.New(slog.DiscardHandler), Pool: pool, Attaching: pool})
+	w.rs = NewResolver(Config{Root: w.Root, Runtimes: runtimes.Table(), Log: slog.New(slog.DiscardHandler), Pool: pool,
+		Attaching: pool})
 	t.Cleanup(w.rs.images.Close)
 	w.Process = NewProcess(w.MapWriter.Identity)
 	return w
@@ -81,7 +82,8 @@ func (w *mapWriter) failures() (all []string) {
 
 func TestMapNamesCode(t *testing.T) {
 	w := newMapWriter(t)
-	w.Write("7f3814003000 40 JS:*leaf /a.js:1:15", "7f3814003040 40 JS:*caller /a.js:2:15", "400000 100000 a lie about a file")
+	w.Write("7f3814003000 40 JS:*leaf /a.js:1:15", "7f3814003040 40 JS:*caller /a.js:2:15",
+		"400000 100000 a lie about a file")
 	for r, want := range map[RawFrame]string{
 		codeFrame(0, RawExact):                                "JS:leaf /a.js:1:15",
 		codeFrame(0x3f, RawExact):                             "JS:leaf /a.js:1:15",
@@ -110,7 +112,8 @@ func TestMapNamesAreClean(t *testing.T) {
 	if got := w.nameOf(t, w.sample(codeFrame(0, RawExact))); got != `a\x1b[2Jb` {
 		t.Errorf("code is %q", got)
 	}
-	if got := w.nameOf(t, w.sample(codeFrame(0x40, RawExact))); len(got) > symbol.MaxName || !strings.HasSuffix(got, "…") {
+	if got := w.nameOf(t, w.sample(codeFrame(0x40, RawExact))); len(got) > symbol.MaxName ||
+		!strings.HasSuffix(got, "…") {
 		t.Errorf("code with a long name is %q", got)
 	}
 }
@@ -186,7 +189,8 @@ func TestMapIsWrittenAnew(t *testing.T) {
 		}
 		w.later()
 		w.rs.work(w.Process)
-		if got := w.nameOf(t, w.sample(codeFrame(0x18, RawExact))) + w.nameOf(t, w.sample(codeFrame(0x48, RawExact))); got != "new"+symbol.Unknown {
+		if got := w.nameOf(t, w.sample(codeFrame(0x18, RawExact))) +
+			w.nameOf(t, w.sample(codeFrame(0x48, RawExact))); got != "new"+symbol.Unknown {
 			t.Errorf("%s: code is %s", name, got)
 		}
 	}
@@ -272,7 +276,8 @@ func TestMapsOfAllProcesses(t *testing.T) {
 	w := newMapWriter(t)
 	w.rs.mapsBytes.Store(maxMapsBytes)
 	w.Write("7f3814003000 40 f")
-	if got := w.nameOf(t, w.sample(codeFrame(0, RawExact))); got != symbol.Unknown || w.rs.mapsBytes.Load() != maxMapsBytes || len(w.notes) != 1 {
+	if got := w.nameOf(t, w.sample(codeFrame(0, RawExact))); got != symbol.Unknown ||
+		w.rs.mapsBytes.Load() != maxMapsBytes || len(w.notes) != 1 {
 		t.Errorf("code is %s, %d bytes are charged, notes %q", got, w.rs.mapsBytes.Load(), w.notes)
 	}
 }
@@ -286,7 +291,8 @@ func TestMapOfJVM(t *testing.T) {
 	}
 	w.work.hopeless = true // it loaded libjvm, which is of no use
 	w.rs.work(w.Process)
-	if got := w.nameOf(t, w.sample(codeFrame(8, RawExact))); got != symbol.Unknown || w.Code.Load() != nil || w.rs.mapsBytes.Load() != 0 {
+	if got := w.nameOf(t, w.sample(codeFrame(8, RawExact))); got != symbol.Unknown || w.Code.Load() != nil ||
+		w.rs.mapsBytes.Load() != 0 {
 		t.Errorf("code is %s, in %+v, %d bytes", got, w.Code.Load(), w.rs.mapsBytes.Load())
 	}
 }
@@ -340,8 +346,10 @@ func TestMayBeJIT(t *testing.T) {
 func TestJITCodeMark(t *testing.T) {
 	code := &JITCode{Low: 0x1000, High: 0x2000, Epoch: 7}
 	stack := []RawFrame{
-		{Frame: 0x1500, Kind: RawKernel}, {Frame: guesttest.NativeAt(0x1000), Kind: RawExact}, {Frame: guesttest.NativeAt(0x1fff), Kind: RawReturn},
-		{Frame: guesttest.NativeAt(0x2000), Kind: RawReturn}, {Frame: guesttest.NativeAt(0xfff), Kind: RawReturn}, {Frame: compiledFrame, Kind: RawReturn}, {Kind: RawStale},
+		{Frame: 0x1500, Kind: RawKernel}, {Frame: guesttest.NativeAt(0x1000), Kind: RawExact},
+		{Frame: guesttest.NativeAt(0x1fff), Kind: RawReturn},
+		{Frame: guesttest.NativeAt(0x2000), Kind: RawReturn}, {Frame: guesttest.NativeAt(0xfff), Kind: RawReturn},
+		{Frame: compiledFrame, Kind: RawReturn}, {Kind: RawStale},
 	}
 	(*JITCode)(nil).Mark(stack)
 	for i, r := range stack {

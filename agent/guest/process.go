@@ -23,11 +23,12 @@ type Process struct {
 	// there before the agent.
 	Noticed time.Duration
 
-	Exited     atomic.Bool             // no worker reads it any more
-	replaced   atomic.Int64            // when it executed another program, ns of CLOCK_MONOTONIC; 0 if it did not
-	Attachment atomic.Uint32           // the serial under which the kernel side knows its VM, 0 if none
-	Slot       atomic.Uint32           // of the VM, on the kernel side; valid once Attachment is, NoSlot once it was freed
-	Code       atomic.Pointer[JITCode] // nil if no map of its VM names its code
+	Exited     atomic.Bool   // no worker reads it any more
+	replaced   atomic.Int64  // when it executed another program, ns of CLOCK_MONOTONIC; 0 if it did not
+	Attachment atomic.Uint32 // the serial under which the kernel side knows its VM, 0 if none
+	// of the VM, on the kernel side; valid once Attachment is, NoSlot once it was freed
+	Slot atomic.Uint32
+	Code atomic.Pointer[JITCode] // nil if no map of its VM names its code
 
 	threads     threadList
 	threadNames threadNames
@@ -77,12 +78,15 @@ type Wanted struct {
 type Name struct {
 	Symbols []symbol.Symbol // innermost first; several where methods were inlined
 	BCIs    []int32         // of the symbols, if they are methods: bytecode indexes, -1 if unknown
-	Enters  bool            // the innermost symbol is a method that the VM interprets, and that may enter a monitor there
-	Root    bool            // a stack may end here although its frame-pointer chain does not say so
+	// the innermost symbol is a method that the VM interprets, and that may enter a monitor there
+	Enters  bool
+	Root    bool // a stack may end here although its frame-pointer chain does not say so
 	Stale   bool
 	Unknown bool
-	bottom  bool          // a function at which stacks of threads end, though its symbol does not say so
-	asOf    time.Duration // when the mappings had been read in which the frame was found, CLOCK_MONOTONIC; 0 if it is none of a mapping
+	bottom  bool // a function at which stacks of threads end, though its symbol does not say so
+	// when the mappings had been read in which the frame was found, CLOCK_MONOTONIC; 0 if it is
+	// none of a mapping
+	asOf time.Duration
 }
 
 // NewProcess is a process of which only the identity is known.
@@ -151,7 +155,8 @@ func (p *Process) Describe() Description {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return Description{
-		Comm: p.name(), Service: p.service(), Task: p.task, Runtime: p.runtime, VM: p.vm, Executable: p.executable, Notes: slices.Clone(p.notes),
+		Comm: p.name(), Service: p.service(), Task: p.task, Runtime: p.runtime, VM: p.vm, Executable: p.executable,
+		Notes: slices.Clone(p.notes),
 	}
 }
 

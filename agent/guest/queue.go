@@ -38,7 +38,8 @@ const (
 
 // newQueue starts that many workers, each of which calls work for one process at a time.
 func newQueue(workers int, work func(*Process)) *queue {
-	q := &queue{work: work, state: map[*Process]workState{}, lost: map[*Process]struct{}{}, timers: map[*time.Timer]struct{}{}}
+	q := &queue{work: work, state: map[*Process]workState{}, lost: map[*Process]struct{}{},
+		timers: map[*time.Timer]struct{}{}}
 	q.changed = sync.NewCond(&q.mu)
 	q.start(workers)
 	return q

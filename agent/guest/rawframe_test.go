@@ -24,7 +24,8 @@ func TestRawStack(t *testing.T) {
 	}{
 		{
 			"the first user frame is exact, interpreted frames carry the epoch",
-			bpf.Sample{User: []bpf.Frame{compiledFrame, interpretedFrame}, End: bpf.EndRoot, Attachment: 1, ClassEpoch: 9}, 1,
+			bpf.Sample{User: []bpf.Frame{compiledFrame, interpretedFrame}, End: bpf.EndRoot, Attachment: 1,
+				ClassEpoch: 9}, 1,
 			[]RawFrame{{Frame: compiledFrame, Kind: RawExact}, {Frame: interpretedFrame, Epoch: 9}},
 		},
 		{
@@ -49,8 +50,10 @@ func TestRawStack(t *testing.T) {
 		},
 		{
 			"frames that are left out are marked, inside of the outermost ones",
-			bpf.Sample{User: append([]bpf.Frame{compiledFrame, compiledFrame}, outermost...), LeftOut: 300, End: bpf.EndRoot, Attachment: 1}, 1,
-			slices.Concat([]RawFrame{{Frame: compiledFrame, Kind: RawExact}, {Frame: compiledFrame}, {Frame: 8, Kind: RawLeftOut}}, rawOutermost),
+			bpf.Sample{User: append([]bpf.Frame{compiledFrame, compiledFrame}, outermost...), LeftOut: 300,
+				End: bpf.EndRoot, Attachment: 1}, 1,
+			slices.Concat([]RawFrame{{Frame: compiledFrame, Kind: RawExact}, {Frame: compiledFrame},
+				{Frame: 8, Kind: RawLeftOut}}, rawOutermost),
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {

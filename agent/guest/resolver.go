@@ -72,7 +72,8 @@ type Resolver struct {
 // functions have no names.
 func NewResolver(c Config) *Resolver {
 	rs := &Resolver{
-		root: c.Root, host: proc.HostName(), runtimes: c.Runtimes, log: c.Log, objects: c.Objects, pool: c.Pool, fault: c.Fault,
+		root: c.Root, host: proc.HostName(), runtimes: c.Runtimes, log: c.Log, objects: c.Objects, pool: c.Pool,
+		fault: c.Fault,
 		files: symbolize.NewFiles(symbolBytes), began: cmp.Or(c.Began, proc.Monotonic()),
 	}
 	if c.Attaching != nil {

@@ -209,7 +209,8 @@ func (rs *Resolver) nameNative(p *Process, r Wanted) Name {
 		return n
 	}
 	f := o.Frame(at, pc)
-	return Name{Symbols: []symbol.Symbol{symbol.Intern(f)}, Unknown: symbol.IsUnknown(f.Function), bottom: o.EndsThread(at, pc), asOf: p.work.asOf}
+	return Name{Symbols: []symbol.Symbol{symbol.Intern(f)}, Unknown: symbol.IsUnknown(f.Function),
+		bottom: o.EndsThread(at, pc), asOf: p.work.asOf}
 }
 
 var unmapped = unique.Make(symbol.Mapping{File: "[unmapped]"})
@@ -270,7 +271,8 @@ func (rs *Resolver) openObject(pid int, m *proc.Mapping, key symbolize.FileKey, 
 			return nil, err
 		}
 	}
-	return rs.files.GetWithDebug(key, open, symbolize.DebugFiles{Path: m.Path, Open: func(path string) []*os.File { return rs.openDebugFile(pid, path) }})
+	return rs.files.GetWithDebug(key, open, symbolize.DebugFiles{Path: m.Path,
+		Open: func(path string) []*os.File { return rs.openDebugFile(pid, path) }})
 }
 
 // openDebugFile opens the debug files with that path, of which there may be none.

@@ -55,7 +55,8 @@ func (rs *Resolver) readThreads(p *Process, g *VM) {
 	p.SetThreadsDue(now + max(threadsPause, threadsShare*(now-began)))
 }
 
-var errThreadRoom = fmt.Errorf("it has more than %d Java threads, or all JVMs without the symbol Thread::_thr_current have more than %d in total: "+
+var errThreadRoom = fmt.Errorf("it has more than %d Java threads, or all JVMs without the symbol "+
+	"Thread::_thr_current have more than %d in total: "+
 	"samples of the others in native code may lack their Java callers", vmruntime.MaxListedThreads, bpf.MaxKnownThreads)
 
 func (rs *Resolver) announceThreads(g *VM) error {

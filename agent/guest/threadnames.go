@@ -75,7 +75,8 @@ func (k *knownNames) explains(tid uint32, comm []byte) bool {
 		return true
 	}
 	for _, name := range k.of[tid] {
-		if name == "" || string(comm) == name || len(comm) == symbol.CommBytes && strings.HasPrefix(name, string(comm)) {
+		if name == "" || string(comm) == name || len(comm) == symbol.CommBytes &&
+			strings.HasPrefix(name, string(comm)) {
 			return true
 		}
 	}
@@ -107,7 +108,8 @@ func (p *Process) ThreadName(tid int, comm string) string {
 // from JDK 23 on in the middle.
 func shortens(comm, name string) bool {
 	if strings.HasPrefix(name, comm) {
-		return comm == name || kernelBytes(comm) >= symbol.CommBytes-5 // a character of up to six bytes may have been cut
+		// a character of up to six bytes may have been cut
+		return comm == name || kernelBytes(comm) >= symbol.CommBytes-5
 	}
 	begin, end, ok := strings.Cut(comm, "..")
 	return ok && strings.HasPrefix(name, begin) && strings.HasSuffix(name, end)
@@ -150,7 +152,9 @@ func (rs *Resolver) readThreadNames(p *Process, g *VM) {
 		known.of[tid] = withName(before.of[tid], name)
 	}
 	t.mu.Lock()
-	for tid, comm := range t.missing { // those that the VM does not know, or not by that name any more: they are not asked for again soon
+	// those that the VM does not know, or not by that name any more: they are not asked for again
+	// soon
+	for tid, comm := range t.missing {
 		switch all, ok := known.of[tid]; {
 		case !ok && len(known.of) < 2*maxThreadNames:
 			known.of[tid] = []string{""}

@@ -15,7 +15,8 @@ func TestThreadName(t *testing.T) {
 		t.Errorf("before names were read: %s", got)
 	}
 	p.threadNames.known.Store(&knownNames{"java", map[uint32][]string{
-		7: {"http-nio-8080-exec-1"}, 8: {"C2 CompilerThread0"}, 9: {""}, 11: {"blue-task-of-the-pool", "red-task"}, 12: {"long-name-🔥🔥🔥-end"}, 13: {"🔥🔥 many"},
+		7: {"http-nio-8080-exec-1"}, 8: {"C2 CompilerThread0"}, 9: {""}, 11: {"blue-task-of-the-pool", "red-task"},
+		12: {"long-name-🔥🔥🔥-end"}, 13: {"🔥🔥 many"},
 	}})
 	for _, test := range []struct {
 		tid        int
@@ -49,7 +50,8 @@ func TestMissesThreadName(t *testing.T) {
 		t.Error("of a process without a VM")
 	}
 	p.Attachment.Store(1)
-	if !p.MissesThreadName(7, []byte("main\x00"), time.Second) || p.MissesThreadName(8, []byte("main\x00"), time.Second) {
+	if !p.MissesThreadName(7, []byte("main\x00"), time.Second) ||
+		p.MissesThreadName(8, []byte("main\x00"), time.Second) {
 		t.Error("not asked for once")
 	}
 	p.threadNames.wanted.Store(false)

@@ -255,7 +255,8 @@ func (v *version) giveUp(traps map[uint64]vmruntime.Traps, err error) {
 			v.Decompiles = t.Decompiles
 		}
 		slices.SortFunc(v.Traps, func(a, b Trap) int {
-			return cmp.Or(cmp.Compare(b.Count, a.Count), cmp.Compare(a.Function, b.Function), cmp.Compare(a.Reason, b.Reason))
+			return cmp.Or(cmp.Compare(b.Count, a.Count), cmp.Compare(a.Function, b.Function),
+				cmp.Compare(a.Reason, b.Reason))
 		})
 	}
 	v.methods = nil
@@ -278,8 +279,9 @@ func (p *Process) announced(g *VM, l vmruntime.CodeLoad) {
 	}
 	f := reader.Announced(l)
 	v := CodeVersion{
-		Compilation: vmruntime.Compilation{Version: l.Version, Begin: l.Begin, End: l.Begin + uint64(l.Size), EntryBCI: -1},
-		Function:    f.Function, Signature: f.Signature, Since: l.At, Announced: true, Decompiles: -1,
+		Compilation: vmruntime.Compilation{Version: l.Version, Begin: l.Begin, End: l.Begin + uint64(l.Size),
+			EntryBCI: -1},
+		Function: f.Function, Signature: f.Signature, Since: l.At, Announced: true, Decompiles: -1,
 	}
 	vs.mu.Lock()
 	defer vs.mu.Unlock()
@@ -440,7 +442,8 @@ func (p *Process) Versions(ids map[uint32]struct{}, since time.Duration) (list [
 		add(v)
 	}
 	slices.SortFunc(list, func(a, b CodeVersion) int {
-		return cmp.Or(cmp.Compare(a.Function, b.Function), cmp.Compare(a.Signature, b.Signature), cmp.Compare(a.Since, b.Since),
+		return cmp.Or(cmp.Compare(a.Function, b.Function), cmp.Compare(a.Signature, b.Signature),
+			cmp.Compare(a.Since, b.Since),
 			cmp.Compare(a.Version, b.Version))
 	})
 	return list, vs.beyond

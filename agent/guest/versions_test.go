@@ -20,8 +20,9 @@ type versionedVM struct {
 }
 
 func (g *versionedVM) Described(s vmruntime.Site) (vmruntime.Compilation, error) {
-	return vmruntime.Compilation{Addr: uint64(s.Version) << 12, Begin: s.PC, End: s.PC + 100, Version: s.Version, Method: uint64(s.Version),
-		Level: 4, Tier: vmruntime.TierC2, EntryBCI: -1, InUse: !g.givenUp[s.Version]}, nil
+	return vmruntime.Compilation{Addr: uint64(s.Version) << 12, Begin: s.PC, End: s.PC + 100, Version: s.Version,
+		Method: uint64(s.Version),
+		Level:  4, Tier: vmruntime.TierC2, EntryBCI: -1, InUse: !g.givenUp[s.Version]}, nil
 }
 
 func (g *versionedVM) Announced(l vmruntime.CodeLoad) vmruntime.Frame {
@@ -49,7 +50,8 @@ func (g *versionedVM) Traps(methods []uint64) (map[uint64]vmruntime.Traps, error
 
 func newVersioned() (*versionedVM, *VM, *Process) {
 	guest := &versionedVM{givenUp: map[uint32]bool{}, traps: map[uint64]vmruntime.Traps{}}
-	g := &VM{Guest: guest, mapping: unique.Make(symbol.Mapping{File: "[jit:HotSpot]", Start: 1, Limit: 1 << 20}), runtime: bridge.Runtime{}}
+	g := &VM{Guest: guest, mapping: unique.Make(symbol.Mapping{File: "[jit:HotSpot]", Start: 1, Limit: 1 << 20}),
+		runtime: bridge.Runtime{}}
 	return guest, g, asked(1)
 }
 
@@ -65,13 +67,17 @@ func (p *Process) follow(g *VM) error { return p.versions.refresh(g.Guest.(vmrun
 // given up.
 func TestVersions(t *testing.T) {
 	guest, g, p := newVersioned()
-	p.announced(g, vmruntime.CodeLoad{Version: 6, Begin: 6 << 8, Size: 50, Class: "a.Main", Name: "run", At: 3 * time.Second})
-	p.announced(g, vmruntime.CodeLoad{Version: 8, Begin: 8 << 8, Size: 50, Class: "a.Main", Name: "other", At: 4 * time.Second})
+	p.announced(g, vmruntime.CodeLoad{Version: 6, Begin: 6 << 8, Size: 50, Class: "a.Main", Name: "run",
+		At: 3 * time.Second})
+	p.announced(g, vmruntime.CodeLoad{Version: 8, Begin: 8 << 8, Size: 50, Class: "a.Main", Name: "other",
+		At: 4 * time.Second})
 	first := sampled(p, g, 7, "a.Main.run")
-	if again := sampled(p, g, 7, "a.Main.run"); first.Version != 7 || first != again || first.WithoutVersion() != g.mapping.Value() {
+	if again := sampled(p, g, 7, "a.Main.run"); first.Version != 7 || first != again ||
+		first.WithoutVersion() != g.mapping.Value() {
 		t.Errorf("mapping %+v, then %+v", first, again)
 	}
-	guest.traps[7], guest.traps[7+1<<40] = vmruntime.Traps{Reasons: map[string]int{"null_check": 2}, Decompiles: 1}, vmruntime.Traps{}
+	guest.traps[7], guest.traps[7+1<<40] = vmruntime.Traps{Reasons: map[string]int{"null_check": 2}, Decompiles: 1},
+		vmruntime.Traps{}
 	if err := p.follow(g); err != nil {
 		t.Fatal(err)
 	}
@@ -85,11 +91,13 @@ func TestVersions(t *testing.T) {
 	if len(list) != 2 || beyond != 0 || list[0].Version != 6 || list[1].Version != 7 {
 		t.Fatalf("%d beyond, versions %+v", beyond, list)
 	}
-	if v := list[0]; v.Level != 4 || v.Since != 3*time.Second || !v.Announced || v.Sampled || v.State != vmruntime.CodeInUse {
+	if v := list[0]; v.Level != 4 || v.Since != 3*time.Second || !v.Announced || v.Sampled ||
+		v.State != vmruntime.CodeInUse {
 		t.Errorf("announced %+v", v)
 	}
 	want := []Trap{{"a.Inlined.get", "class_check", 5}, {"a.Main.run", "unstable_if", 1}}
-	if v := list[1]; v.Function != "a.Main.run" || v.State != vmruntime.CodeGivenUp || v.Until < v.InUse || v.InUse == 0 || v.Decompiles != 2 ||
+	if v := list[1]; v.Function != "a.Main.run" || v.State != vmruntime.CodeGivenUp || v.Until < v.InUse ||
+		v.InUse == 0 || v.Decompiles != 2 ||
 		!slices.Equal(v.Traps, want) || !slices.Equal(v.Inlined, []string{"a.Inlined.get"}) {
 		t.Errorf("sampled %+v, traps %+v", v, v.Traps)
 	}
@@ -117,7 +125,8 @@ func TestVersionsBounded(t *testing.T) {
 	if err := p.follow(g); err != nil {
 		t.Fatal(err)
 	}
-	if m := sampled(p, g, 20000, "a.Main.run"); m.Version != 20000 || p.versions.sampled[10002] != nil || len(p.versions.sampled) != MaxVersions {
+	if m := sampled(p, g, 20000, "a.Main.run"); m.Version != 20000 || p.versions.sampled[10002] != nil ||
+		len(p.versions.sampled) != MaxVersions {
 		t.Errorf("mapping %+v, %d versions", m, len(p.versions.sampled))
 	}
 }

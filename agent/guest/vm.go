@@ -133,7 +133,10 @@ func (x *codeIndex) at(g *VM, pc uint64) (vmruntime.Compilation, bool) {
 		}
 		slices.SortFunc(x.list, func(a, b vmruntime.Compilation) int { return cmp.Compare(a.Begin, b.Begin) })
 	}
-	i, found := slices.BinarySearchFunc(x.list, pc, func(c vmruntime.Compilation, pc uint64) int { return cmp.Compare(c.Begin, pc) })
+	i, found := slices.BinarySearchFunc(x.list, pc, func(c vmruntime.Compilation,
+		pc uint64) int {
+		return cmp.Compare(c.Begin, pc)
+	})
 	if !found {
 		i--
 	}

@@ -24,7 +24,8 @@ type workerState struct {
 	mapsRest time.Duration                // for how long they are not read again then
 	mapsOld  bool                         // an address is in no mapping, which may be new
 	objects  map[uint64]*symbolize.Object // by start of the mapping, while a worker has the process
-	sources  map[uint64]*os.File          // by start of the mapping: files that lines are read from, nil if there is none
+	// by start of the mapping: files that lines are read from, nil if there is none
+	sources  map[uint64]*os.File
 	vm       *VM
 	look     attachPace // of looking for a VM
 	attach   attachPace // to the VM that was found
@@ -405,7 +406,8 @@ func (rs *Resolver) Name(p *Process, r Wanted) Name {
 	}
 	// The frame-pointer chain of a native thread ends in garbage where its C library was built
 	// without frame pointers.
-	if r.End == bpf.EndPointer && len(n.Symbols) > 0 && (n.bottom || symbolize.IsThreadRoot(n.Symbols[len(n.Symbols)-1].Value().SystemName)) {
+	if r.End == bpf.EndPointer && len(n.Symbols) > 0 && (n.bottom ||
+		symbolize.IsThreadRoot(n.Symbols[len(n.Symbols)-1].Value().SystemName)) {
 		n.Root = true
 		return n
 	}

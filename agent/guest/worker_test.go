@@ -82,7 +82,8 @@ func TestInlinedIn(t *testing.T) {
 	}
 	for _, exact := range []bool{true, false} {
 		want := []symbol.Frame{
-			{Function: "[inlined in a.B.inner]", SystemName: "[inlined in a.B.inner]", Inlined: true, Approximate: true},
+			{Function: "[inlined in a.B.inner]", SystemName: "[inlined in a.B.inner]", Inlined: true,
+				Approximate: true},
 			{Function: "a.B.inner", SystemName: "a.B.inner", File: "B.java", Line: 3, Inlined: true},
 			{Function: "a.B.outer", SystemName: "a.B.outer", File: "B.java", Line: 9},
 		}
@@ -138,7 +139,8 @@ func TestUnmappedLater(t *testing.T) {
 	if n := p.names[r.RawFrame]; !n.Unknown {
 		t.Errorf("named %+v", n)
 	}
-	if len(p.wanted) != 1 || p.wanted[0].RawFrame != r.RawFrame || p.wanted[0].notBefore != p.work.mapsRead+p.work.mapsRest {
+	if len(p.wanted) != 1 || p.wanted[0].RawFrame != r.RawFrame || p.wanted[0].notBefore != p.work.mapsRead+
+		p.work.mapsRest {
 		t.Fatalf("wanted again: %+v", p.wanted)
 	}
 	p.wanted[0].notBefore = 0

@@ -21,7 +21,10 @@ func adviseCompileCommand(o *adviseOptions, p *pprof.Profile, stdout io.Writer) 
 }
 
 // adviseJVM writes the advice for people, and the file.
-func adviseJVM(o *adviseOptions, p *pprof.Profile, stdout io.Writer, form hotspot.Form, name string, content func(*hotspot.Plan) []byte) error {
+func adviseJVM(
+	o *adviseOptions, p *pprof.Profile, stdout io.Writer, form hotspot.Form, name string,
+	content func(*hotspot.Plan) []byte,
+) error {
 	plan, err := hotspot.Advise(p, hotspot.Options{PID: o.pid})
 	if err != nil {
 		return err

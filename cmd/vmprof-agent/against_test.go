@@ -38,8 +38,9 @@ func TestAgainst(t *testing.T) {
 		t.Fatal(err)
 	}
 	for per, texts := range map[string][]string{
-		"seconds": {"A: " + windows + "; B: b.pb.gz\n", "Shares are compared: a verdict needs at least 20 windows a side"},
-		"100":     {"Undecided whether B is faster or slower than A: ", "too few windows for an interval"},
+		"seconds": {"A: " + windows + "; B: b.pb.gz\n",
+			"Shares are compared: a verdict needs at least 20 windows a side"},
+		"100": {"Undecided whether B is faster or slower than A: ", "too few windows for an interval"},
 	} {
 		o, err := parseRecord([]string{"--against=" + windows, "--per=" + per, "-p", "1"}, io.Discard)
 		if err != nil {

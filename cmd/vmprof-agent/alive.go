@@ -50,7 +50,8 @@ func (l *living) look() (all bool) {
 	for i := range l.processes {
 		p := &l.processes[i]
 		stat, err := l.root.Stat(p.PID)
-		if err == nil && stat.Zombie() || errors.Is(err, proc.ErrGone) || errors.Is(l.root.Check(p.Identity), proc.ErrGone) {
+		if err == nil && stat.Zombie() || errors.Is(err, proc.ErrGone) ||
+			errors.Is(l.root.Check(p.Identity), proc.ErrGone) {
 			p.ended, all = true, false
 			continue
 		}
@@ -72,11 +73,13 @@ func (l *living) notes() (notes []string) {
 	for i := range l.processes {
 		p := &l.processes[i]
 		if p.stopped > 0 {
-			notes = append(notes, fmt.Sprintf("process %d was stopped (SIGSTOP, or by a debugger) for about %v of %v: nothing was timed in it then",
+			notes = append(notes, fmt.Sprintf("process %d was stopped (SIGSTOP, or by a debugger) for about %v of "+
+				"%v: nothing was timed in it then",
 				p.PID, p.stopped.Round(time.Second), l.looked.Sub(l.began).Round(time.Second)))
 		}
 		if p.ended {
-			notes = append(notes, fmt.Sprintf("process %d ended after %v, and the audit with it: all timings are from before", p.PID, l.looked.Sub(l.began).Round(time.Second)))
+			notes = append(notes, fmt.Sprintf("process %d ended after %v, and the audit with it: all timings are "+
+				"from before", p.PID, l.looked.Sub(l.began).Round(time.Second)))
 		}
 	}
 	return notes

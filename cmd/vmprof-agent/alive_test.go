@@ -32,7 +32,8 @@ func startSleeper(t *testing.T) *exec.Cmd {
 func TestFollow(t *testing.T) {
 	one, other := startSleeper(t), startSleeper(t)
 	var log bytes.Buffer
-	l := follow(proc.DefaultRoot, []int{one.Process.Pid, other.Process.Pid, 1 << 30}, slog.New(slog.NewTextHandler(&log, nil)))
+	l := follow(proc.DefaultRoot, []int{one.Process.Pid, other.Process.Pid, 1 << 30},
+		slog.New(slog.NewTextHandler(&log, nil)))
 	if !l.look() || l.notes() != nil || log.Len() > 0 {
 		t.Fatalf("both run: %q, %s", l.notes(), &log)
 	}
@@ -64,7 +65,8 @@ func TestFollow(t *testing.T) {
 	}
 	state(one, false)
 	l.look()
-	if got := strings.Join(l.notes(), "\n"); !strings.Contains(got, "process "+strconv.Itoa(one.Process.Pid)+" was stopped (SIGSTOP, or by a debugger) for about 15s of 20s") {
+	if got := strings.Join(l.notes(), "\n"); !strings.Contains(got, "process "+strconv.Itoa(one.Process.Pid)+
+		" was stopped (SIGSTOP, or by a debugger) for about 15s of 20s") {
 		t.Errorf("notes %q", got)
 	}
 	if n := strings.Count(log.String(), "process is stopped"); n != 1 {
@@ -78,7 +80,8 @@ func TestFollow(t *testing.T) {
 			t.Fatal("a process that was killed is alive")
 		}
 	}
-	if got := strings.Join(l.notes(), "\n"); !strings.Contains(got, "process "+strconv.Itoa(other.Process.Pid)+" ended after 20s, and the audit with it") {
+	if got := strings.Join(l.notes(), "\n"); !strings.Contains(got, "process "+strconv.Itoa(other.Process.Pid)+
+		" ended after 20s, and the audit with it") {
 		t.Errorf("notes %q", got)
 	}
 }
@@ -100,7 +103,8 @@ func TestAuditEnds(t *testing.T) {
 	if took := time.Since(began); err != nil || took > 30*time.Second {
 		t.Fatalf("%v after %v", err, took)
 	}
-	for _, want := range []string{"nothing to compare: only version 0 of `f` ran in ", "invocation", "ended after ", ", and the audit with it"} {
+	for _, want := range []string{"nothing to compare: only version 0 of `f` ran in ", "invocation", "ended after ",
+		", and the audit with it"} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("no %q in\n%s", want, &out)
 		}
@@ -111,7 +115,8 @@ func TestAuditSameProcess(t *testing.T) {
 	guest := startSleeper(t)
 	pid := strconv.Itoa(guest.Process.Pid)
 	var stdout, stderr bytes.Buffer
-	if code := run(t.Context(), []string{"audit", "-p", pid, "-p", pid, "--method", "a.B.c"}, &stdout, &stderr); code != 2 ||
+	if code := run(t.Context(), []string{"audit", "-p", pid, "-p", pid, "--method", "a.B.c"}, &stdout,
+		&stderr); code != 2 ||
 		!strings.Contains(stderr.String(), "is the same process each time, "+pid) {
 		t.Errorf("exit code %d, %q", code, &stderr)
 	}

@@ -140,7 +140,8 @@ func openHotspotTimer(ctx context.Context, o *auditOptions, log *slog.Logger) (t
 	if err := checkMethod(ctx, o.pids, method, true, log); err != nil {
 		return nil, err
 	}
-	e, err := hotspot.Open(ctx, hotspot.Options{PIDs: o.pids, Method: method, Loops: o.loops, Breakpoints: o.breakpoints, Log: log})
+	e, err := hotspot.Open(ctx, hotspot.Options{PIDs: o.pids, Method: method, Loops: o.loops,
+		Breakpoints: o.breakpoints, Log: log})
 	if err != nil {
 		return nil, err // not a nil *Engine in an interface
 	}
@@ -172,7 +173,8 @@ func auditVerb(ctx context.Context, args []string, stdout, stderr io.Writer) err
 		return usageError(fmt.Sprintf("%d processes are too many to audit: name up to %d", len(o.pids), maxAuditPIDs))
 	}
 	if len(o.targets.words) > 1 && len(o.pids) == 1 {
-		return usageError(fmt.Sprintf("-p %s is the same process each time, %d: name another one to compare, or name it once to compare the versions in it",
+		return usageError(fmt.Sprintf("-p %s is the same process each time, %d: name another one to compare, or name "+
+			"it once to compare the versions in it",
 			strings.Join(o.targets.words, " -p "), o.pids[0]))
 	}
 	log := o.logging.logger(stderr)
@@ -296,11 +298,13 @@ func (o *auditOptions) absent(engine timing.Engine, waited time.Duration) error 
 		case i < 0 && waited < arrival:
 			return nil
 		case i < 0:
-			return fmt.Errorf("process %d has not connected to %s: only VMs that include vmprof.h and call vmprof_start do", pid, o.socket)
+			return fmt.Errorf("process %d has not connected to %s: only VMs that include vmprof.h and call "+
+				"vmprof_start do", pid, o.socket)
 		case targets[i].Problem != "":
 			return fmt.Errorf("process %d: %s", pid, targets[i].Problem)
 		case len(targets[i].Audited) == 0:
-			return fmt.Errorf("process %d has no method named %s%s", pid, o.method, candidates(targets[i].Methods, o.method))
+			return fmt.Errorf("process %d has no method named %s%s", pid, o.method,
+				candidates(targets[i].Methods, o.method))
 		}
 	}
 	return nil
@@ -308,7 +312,8 @@ func (o *auditOptions) absent(engine timing.Engine, waited time.Duration) error 
 
 // untimed is why there are no timings after so long, although the method is audited.
 func (o *auditOptions) untimed(engine timing.Engine, took time.Duration, more []string) error {
-	text := fmt.Sprintf("no invocation of %s began and ended within %v: audit longer (-d), or %s", o.method, took.Round(time.Second), o.engine.untimed)
+	text := fmt.Sprintf("no invocation of %s began and ended within %v: audit longer (-d), or %s", o.method,
+		took.Round(time.Second), o.engine.untimed)
 	for _, note := range append(notesOf(engine), more...) {
 		text += "; " + note
 	}

@@ -47,7 +47,8 @@ func (e *fakeEngine) Take(ctx context.Context, list []timing.Timing) ([]timing.T
 			version = i % len(e.percent)
 		}
 		d := time.Duration(e.ns * (1 + e.percent[version]/100) * (0.9 + 0.2*e.random.Float64()))
-		list = append(list, timing.Timing{Region: timing.Region{Method: "f"}, Version: timing.Version{PID: 7, ID: uint64(version)}, Duration: d, Part: d, Runs: 1})
+		list = append(list, timing.Timing{Region: timing.Region{Method: "f"},
+			Version: timing.Version{PID: 7, ID: uint64(version)}, Duration: d, Part: d, Runs: 1})
 		e.taken++
 	}
 	select {
@@ -70,25 +71,42 @@ func TestAuditVerdicts(t *testing.T) {
 		want    []string // in the output, the first at its beginning
 		failure string
 	}{
-		{"slower", fakeEngine{ns: 1000, percent: []float64{0, 5}, lost: map[string]uint64{"a thread's ring was full": 1234}},
-			[]string{"version 1 of `f` is ", " slower than version 0 (99 % confidence, ", "not timed: 1,234 (a thread's ring was full)", "each costs the program 50 ± 1 ns"}, ""},
-		{"faster", fakeEngine{ns: 1000, percent: []float64{0, -5}}, []string{"version 1 of `f` is ", " faster than version 0 (99 % confidence, "}, ""},
-		{"same", fakeEngine{ns: 1000, percent: []float64{0, 0}}, []string{"no difference that matters: version 1 of `f` is within 1 % of version 0: "}, ""},
-		{"three", fakeEngine{ns: 1000, percent: []float64{0, 10, -10}}, []string{"version 1 of `f` is ", "slower than version 0", "version 2 of `f` is ", "faster than version 0"}, ""},
-		{"one", fakeEngine{ns: 1000, percent: []float64{0}}, []string{"nothing to compare: only version 0 of `f` ran in "}, ""},
-		{"one, few timings", fakeEngine{ns: 1000, percent: []float64{0}, most: 170}, []string{"nothing to compare: only version 0 of `f` ran in ", "invocation        0", "  too few  ", "170 timings in "}, ""},
-		{"two, few timings", fakeEngine{ns: 1000, percent: []float64{0, 5}, most: 30}, []string{"undecided: too few timings of ", "invocation        1", "  too few  "}, ""},
-		{"one timing", fakeEngine{ns: 1000, percent: []float64{0}, most: 1}, []string{"nothing to compare: ", "too few timings: those in the first second of a version do not count", "\n1 timing in "}, ""},
+		{"slower", fakeEngine{ns: 1000, percent: []float64{0, 5},
+			lost: map[string]uint64{"a thread's ring was full": 1234}},
+			[]string{"version 1 of `f` is ", " slower than version 0 (99 % confidence, ",
+				"not timed: 1,234 (a thread's ring was full)", "each costs the program 50 ± 1 ns"}, ""},
+		{"faster", fakeEngine{ns: 1000, percent: []float64{0, -5}},
+			[]string{"version 1 of `f` is ", " faster than version 0 (99 % confidence, "}, ""},
+		{"same", fakeEngine{ns: 1000, percent: []float64{0, 0}},
+			[]string{"no difference that matters: version 1 of `f` is within 1 % of version 0: "}, ""},
+		{"three", fakeEngine{ns: 1000, percent: []float64{0, 10, -10}},
+			[]string{"version 1 of `f` is ", "slower than version 0", "version 2 of `f` is ", "faster than version 0"},
+			""},
+		{"one", fakeEngine{ns: 1000, percent: []float64{0}},
+			[]string{"nothing to compare: only version 0 of `f` ran in "}, ""},
+		{"one, few timings", fakeEngine{ns: 1000, percent: []float64{0}, most: 170},
+			[]string{"nothing to compare: only version 0 of `f` ran in ", "invocation        0", "  too few  ",
+				"170 timings in "}, ""},
+		{"two, few timings", fakeEngine{ns: 1000, percent: []float64{0, 5}, most: 30},
+			[]string{"undecided: too few timings of ", "invocation        1", "  too few  "}, ""},
+		{"one timing", fakeEngine{ns: 1000, percent: []float64{0}, most: 1},
+			[]string{"nothing to compare: ", "too few timings: those in the first second of a version do not count",
+				"\n1 timing in "}, ""},
 		{"short", fakeEngine{ns: 20, percent: []float64{0, 5}}, nil, "f is too short to time: perturb score"},
-		{"unknown method", fakeEngine{targets: []timing.Target{{PID: 7, Methods: []string{"main", "g"}}}}, nil, "process 7 has no method named f; it has g, main"},
-		{"near method", fakeEngine{targets: []timing.Target{{PID: 7, Methods: []string{"main", "F", "ff"}}}}, nil, "process 7 has no method named f; did you mean F?"},
-		{"old header", fakeEngine{targets: []timing.Target{{PID: 7, Problem: "its vmprof.h is too old"}}}, nil, "process 7: its vmprof.h is too old"},
+		{"unknown method", fakeEngine{targets: []timing.Target{{PID: 7, Methods: []string{"main", "g"}}}}, nil,
+			"process 7 has no method named f; it has g, main"},
+		{"near method", fakeEngine{targets: []timing.Target{{PID: 7, Methods: []string{"main", "F", "ff"}}}}, nil,
+			"process 7 has no method named f; did you mean F?"},
+		{"old header", fakeEngine{targets: []timing.Target{{PID: 7, Problem: "its vmprof.h is too old"}}}, nil,
+			"process 7: its vmprof.h is too old"},
 		{"nobody", fakeEngine{}, nil, "process 7 has not connected to /nowhere"},
-		{"never run", fakeEngine{targets: []timing.Target{{PID: 7, Methods: []string{"f"}, Audited: []string{"f"}}}}, nil, "no invocation of f began and ended within"},
+		{"never run", fakeEngine{targets: []timing.Target{{PID: 7, Methods: []string{"f"}, Audited: []string{"f"}}}},
+			nil, "no invocation of f began and ended within"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
-			o, err := parseAudit([]string{"-p", "7", "--method", "f", "--guest-socket", "/nowhere", "-d", "4"}, io.Discard)
+			o, err := parseAudit([]string{"-p", "7", "--method", "f", "--guest-socket", "/nowhere", "-d", "4"},
+				io.Discard)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -130,7 +148,8 @@ func auditLoops(t *testing.T, flags string, n int, mean map[uint64]map[uint32]fl
 	a, random := newAuditor(o), rand.New(rand.NewPCG(1, 2))
 	add := func(version uint64, loop uint32, ns float64) {
 		d := time.Duration(ns * (0.5 + random.Float64()))
-		a.add(&timing.Timing{Region: timing.Region{Method: "f", Loop: loop}, Version: timing.Version{PID: 7, ID: version}, Duration: d, Runs: 1}, 50)
+		a.add(&timing.Timing{Region: timing.Region{Method: "f", Loop: loop},
+			Version: timing.Version{PID: 7, ID: version}, Duration: d, Runs: 1}, 50)
 	}
 	versions := slices.Sorted(maps.Keys(mean))
 	for _, version := range versions {
@@ -156,13 +175,15 @@ func TestAuditPrecision(t *testing.T) {
 		flags string
 		n     int
 		want  bool
-	}{{"", 1000, true}, {"--precision=2", 1000, false}, {"--precision=2", 100_000, true}, {"--precision=20", 1000, true}} {
+	}{{"", 1000, true}, {"--precision=2", 1000, false}, {"--precision=2", 100_000, true},
+		{"--precision=20", 1000, true}} {
 		if got := auditLoops(t, test.flags, test.n, mean).decided(); got != test.want {
 			t.Errorf("%d timings %s: decided %v", test.n, test.flags, got)
 		}
 	}
 	// What is narrow enough is the end even if it is on the edge of what matters.
-	if a := auditLoops(t, "--precision=3 --least=0.001", 10_000, map[uint64]map[uint32]float64{1: {0: 1000}, 2: {0: 1000}}); !a.decided() {
+	if a := auditLoops(t, "--precision=3 --least=0.001", 10_000,
+		map[uint64]map[uint32]float64{1: {0: 1000}, 2: {0: 1000}}); !a.decided() {
 		t.Error("a narrow interval around zero is not the end")
 	}
 }
@@ -183,7 +204,8 @@ func TestAuditLoopsApart(t *testing.T) {
 	}
 	text := out.String()
 	for _, want := range []string{
-		"an iteration of loop 1 of `f` in version 3 is ", " slower than version 2 (", "an iteration of loop 2 of `f` in version 3 ", "loop 3  ",
+		"an iteration of loop 1 of `f` in version 3 is ", " slower than version 2 (",
+		"an iteration of loop 2 of `f` in version 3 ", "loop 3  ",
 	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("no %q in\n%s", want, text)
@@ -199,7 +221,8 @@ func TestAuditLoopsApart(t *testing.T) {
 	if err := a.write(&out, time.Second, 50, 1, timing.Stats{}); err != nil {
 		t.Fatal(err)
 	}
-	if text := out.String(); !strings.HasPrefix(text, "no loop was timed, or none takes long enough: ") || !strings.Contains(text, "version 2 of `f` is ") {
+	if text := out.String(); !strings.HasPrefix(text, "no loop was timed, or none takes long enough: ") ||
+		!strings.Contains(text, "version 2 of `f` is ") {
 		t.Errorf("invocations: %s", text)
 	}
 	if a = auditLoops(t, "--loops", 2000, map[uint64]map[uint32]float64{1: {3: 10}, 2: {3: 10}}); a.short() == nil {
@@ -210,7 +233,8 @@ func TestAuditLoopsApart(t *testing.T) {
 func TestAuditFlags(t *testing.T) {
 	for _, args := range []string{
 		"", "-p 7", "--method f", "-p 7 --method f --confidence=0.5", "-p 7 --method f --confidence=NaN",
-		"-p 7 --method f --least=0", "-p 7 --method f --precision=-1", "-p 7 --method f --precision=NaN", "-p 7 --method f -d 0", "-p 7 --method f g",
+		"-p 7 --method f --least=0", "-p 7 --method f --precision=-1", "-p 7 --method f --precision=NaN",
+		"-p 7 --method f -d 0", "-p 7 --method f g",
 	} {
 		var usage usageError
 		if _, err := parseAudit(strings.Fields(args), io.Discard); !errors.As(err, &usage) {

@@ -46,7 +46,10 @@ func newAuditor(o *auditOptions) *auditor {
 
 // add adds a timing, taking which costs that much.
 func (a *auditor) add(t *timing.Timing, cost time.Duration) {
-	version := slices.IndexFunc(a.versions, func(v timing.Version) bool { return v.PID == t.Version.PID && v.ID == t.Version.ID })
+	version := slices.IndexFunc(a.versions, func(v timing.Version) bool {
+		return v.PID == t.Version.PID &&
+			v.ID == t.Version.ID
+	})
 	if version < 0 {
 		if len(a.versions) == maxAuditVersions {
 			return
@@ -80,7 +83,8 @@ const maxAuditVersions = 64
 func (a *auditor) region(loop uint32) *auditedRegion {
 	r := a.regions[loop]
 	if r == nil {
-		r = &auditedRegion{contest: audit.NewContest(&audit.ContestOptions{Confidence: a.opt.confidence, Least: a.opt.least / 100})}
+		r = &auditedRegion{contest: audit.NewContest(&audit.ContestOptions{Confidence: a.opt.confidence,
+			Least: a.opt.least / 100})}
 		a.regions[loop] = r
 	}
 	return r
@@ -201,7 +205,8 @@ func (a *auditor) short() error {
 	if r == nil || a.timings < 1000 || r.perturb() <= maxPerturb {
 		return nil
 	}
-	return fmt.Errorf("%s is too short to time: perturb score %.1f, at most %d (taking a timing lasts as long as the code). %s",
+	return fmt.Errorf("%s is too short to time: perturb score %.1f, at most %d (taking a timing lasts as long as the "+
+		"code). %s",
 		a.opt.method, r.perturb(), maxPerturb, a.opt.engine.short)
 }
 
@@ -281,7 +286,8 @@ func (a *auditor) sentence(loop uint32, version int, took time.Duration) string 
 	case audit.Less:
 		return fmt.Sprintf("%s is %.1f %% ± %.1f faster than %s (%s)", name, -d.Percent, half, than, sure)
 	case audit.Same:
-		return fmt.Sprintf("no difference that matters: %s is within %g %% of %s: %+.2f %% ± %.2f (%s)", name, a.opt.least, than, d.Percent, half, sure)
+		return fmt.Sprintf("no difference that matters: %s is within %g %% of %s: %+.2f %% ± %.2f (%s)", name,
+			a.opt.least, than, d.Percent, half, sure)
 	}
 	switch d.Reason {
 	case audit.TooFew:
@@ -335,8 +341,10 @@ func (a *auditor) table(w io.Writer) {
 			case total.Timings < audit.EnoughTimings:
 				half = "too few"
 			}
-			fmt.Fprintf(t, "%s\t%s\t%s\t%.0f\t%.1f\t%s\t%.0f\t%.1f\t%.2f\t%.2g\t\n", of, strings.TrimPrefix(a.name(version), "version "),
-				thousands(total.Timings), total.Runs, (total.Time-total.Cut)/total.Runs, half, total.Longest, 100*total.Cut/max(total.Time, 1),
+			fmt.Fprintf(t, "%s\t%s\t%s\t%.0f\t%.1f\t%s\t%.0f\t%.1f\t%.2f\t%.2g\t\n", of,
+				strings.TrimPrefix(a.name(version), "version "),
+				thousands(total.Timings), total.Runs, (total.Time-total.Cut)/total.Runs, half, total.Longest,
+				100*total.Cut/max(total.Time, 1),
 				scores.Perturb(), scores.Converge())
 		}
 	}

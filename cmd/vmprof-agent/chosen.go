@@ -77,7 +77,8 @@ func (c *chosen) endedBefore() error {
 	case len(pids) > 1:
 		what = "processes " + strings.Join(pids, ", ")
 	}
-	return fmt.Errorf("%s ended before recording began; no file was written. To profile a short run, start it with record -- COMMAND", what)
+	return fmt.Errorf("%s ended before recording began; no file was written. To profile a short run, start it with "+
+		"record -- COMMAND", what)
 }
 
 const (
@@ -154,7 +155,8 @@ func waitEnd(process *os.File) error {
 // recorded reports whether a profile has anything: samples, calls or events.
 func recorded(p *profile.Profile) bool {
 	return p.Counts.Folded > 0 || slices.ContainsFunc(p.Processes, func(p *profile.Process) bool {
-		return len(p.Threads) > 0 || len(p.Calls) > 0 || slices.ContainsFunc(p.Events, func(e *profile.Events) bool { return len(e.Rows) > 0 })
+		return len(p.Threads) > 0 || len(p.Calls) > 0 || slices.ContainsFunc(p.Events,
+			func(e *profile.Events) bool { return len(e.Rows) > 0 })
 	})
 }
 

@@ -112,7 +112,8 @@ func TestNameCommand(t *testing.T) {
 	} {
 		nameCommand(&profile.Profile{Processes: []*profile.Process{&test.process}}, 7, strings.Fields(test.command))
 		if p := test.process; p.Service != test.service || p.Comm != test.comm {
-			t.Errorf("%s: service %q, comm %q, want %q and %q", test.command, p.Service, p.Comm, test.service, test.comm)
+			t.Errorf("%s: service %q, comm %q, want %q and %q", test.command, p.Service, p.Comm, test.service,
+				test.comm)
 		}
 	}
 }

@@ -23,7 +23,8 @@ func TestPacePercent(t *testing.T) {
 		if got := pacePercent(c.live); got != c.want {
 			t.Errorf("%d bytes: %d %%, want %d", c.live, got, c.want)
 		}
-		if grows := c.live * uint64(pacePercent(c.live)) / 100; c.live > 0 && grows > max(gcRoom, c.live*gcPercent/100) {
+		if grows := c.live * uint64(pacePercent(c.live)) / 100; c.live > 0 &&
+			grows > max(gcRoom, c.live*gcPercent/100) {
 			t.Errorf("%d bytes grow by %d", c.live, grows)
 		}
 	}

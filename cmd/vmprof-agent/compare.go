@@ -141,7 +141,8 @@ func parseCompare(args []string, stderr io.Writer) (*compareOptions, error) {
 			urls++
 		}
 	}
-	o.verdict = dash >= 0 || urls > 0 || fs.Changed("per") || fs.Changed("alpha") || fs.Changed("least") || o.opts.By == compare.ByTotal || o.opts.By == compare.ByService
+	o.verdict = dash >= 0 || urls > 0 || fs.Changed("per") || fs.Changed("alpha") || fs.Changed("least") ||
+		o.opts.By == compare.ByTotal || o.opts.By == compare.ByService
 	precision := o.files() == 1 && !fs.Changed("windows") && !o.verdict
 	switch {
 	case dash >= 0 && (len(o.sides[0]) == 0 || len(o.sides[1]) == 0):
@@ -149,7 +150,8 @@ func parseCompare(args []string, stderr io.Writer) (*compareOptions, error) {
 	case inPast && fs.Changed("windows"):
 		return nil, usageError("--windows is for one file: give a shorter time with --from and --to")
 	case dash < 0 && o.files() != 1 && o.files() != 2 && !inPast:
-		return nil, usageError("name two files, or one file with windows (record --window), or several a side: A... -- B...")
+		return nil, usageError("name two files, or one file with windows (record --window), or several a side: A... " +
+			"-- B...")
 	case fs.Changed("windows") && o.files() != 1:
 		return nil, usageError("--windows is for one file: remove the other file")
 	case o.verdict && o.files() == 1:
@@ -248,7 +250,8 @@ func compareTwo(stdout io.Writer, a, b compare.Named, opts *compare.AuditOptions
 		return err
 	}
 	if compare.HasWindows(a.Profile) && compare.HasWindows(b.Profile) {
-		fmt.Fprintf(stdout, "Shares are compared: a verdict needs at least %d windows a side (--window=1 -d 60)\n\n", audit.LeastWindows)
+		fmt.Fprintf(stdout, "Shares are compared: a verdict needs at least %d windows a side (--window=1 -d 60)\n\n",
+			audit.LeastWindows)
 	}
 	return compareShares(stdout, a, b, &opts.Options)
 }
@@ -274,7 +277,10 @@ func (o *compareOptions) writePage(stdout io.Writer, text string, a, b []compare
 	}
 	page := sink.Page{Title: sideTitle(a) + " and " + sideTitle(b), Text: text}
 	for _, f := range after {
-		if i := slices.IndexFunc(before, func(g *flame.Graph) bool { return g.Kind == f.Kind && g.Unit == f.Unit }); i >= 0 {
+		if i := slices.IndexFunc(before, func(g *flame.Graph) bool {
+			return g.Kind == f.Kind &&
+				g.Unit == f.Unit
+		}); i >= 0 {
 			both := f.Against(before[i])
 			both.Verdicts = o.verdicts(f.Kind, a, b)
 			page.Flames = append(page.Flames, both)
@@ -302,7 +308,8 @@ func (o *compareOptions) writePage(stdout io.Writer, text string, a, b []compare
 // verdicts are those of one kind, by the statistics of the text; nil if that compares shares only,
 // without verdicts. Where there are none, all methods are undecided.
 func (o *compareOptions) verdicts(kind string, a, b []compare.Named) *flame.Verdicts {
-	if !o.verdict && len(a) == 1 && len(b) == 1 && !(compare.HasEnoughWindows(a[0].Profile) && compare.HasEnoughWindows(b[0].Profile)) {
+	if !o.verdict && len(a) == 1 && len(b) == 1 && !(compare.HasEnoughWindows(a[0].Profile) &&
+		compare.HasEnoughWindows(b[0].Profile)) {
 		return nil
 	}
 	opts := o.opts
@@ -325,7 +332,10 @@ func flamesOf(side []compare.Named) (sums []*flame.Graph, err error) {
 			return nil, fmt.Errorf("draw %s: %w", n.Name, err)
 		}
 		for _, f := range flames {
-			if i := slices.IndexFunc(sums, func(g *flame.Graph) bool { return g.Kind == f.Kind && g.Unit == f.Unit }); i >= 0 {
+			if i := slices.IndexFunc(sums, func(g *flame.Graph) bool {
+				return g.Kind == f.Kind &&
+					g.Unit == f.Unit
+			}); i >= 0 {
 				sums[i].Merge(f)
 			} else {
 				sums = append(sums, f)

@@ -29,7 +29,8 @@ func storedCalls(t *testing.T, hot, cold float64) string {
 	method := func(name string) symbol.Symbol { return symbol.Intern(symbol.Frame{Function: name}) }
 	g := new(profile.Graph)
 	for name, weight := range map[string]float64{"com.acme.Hot.go": hot, "java.util.Cold.go": cold} {
-		g.Add(profile.Edge{Caller: method("com.acme.Main.run"), Site: profile.Site{Line: 7, Offset: 3}, Callee: method(name)}, weight)
+		g.Add(profile.Edge{Caller: method("com.acme.Main.run"), Site: profile.Site{Line: 7, Offset: 3},
+			Callee: method(name)}, weight)
 	}
 	p := &profile.Profile{Processes: []*profile.Process{{PID: 1, Calls: []*profile.Calls{{Engine: "page", Graph: g}}}}}
 	path := filepath.Join(t.TempDir(), "calls.pb.gz")
@@ -47,20 +48,26 @@ func TestCompare(t *testing.T) {
 		args []string
 		want []string
 	}{
-		{[]string{timed, timed}, []string{"Comparison of samples by method", "overlap       100.00", "No share differs", "A and B are the same recording"}},
-		{[]string{a, b}, []string{"Comparison of calls by method", "A: " + a[:10], "overlap        90.00", "-10.00%  com.acme.Hot.go"}},
+		{[]string{timed, timed}, []string{"Comparison of samples by method", "overlap       100.00", "No share differs",
+			"A and B are the same recording"}},
+		{[]string{a, b}, []string{"Comparison of calls by method", "A: " + a[:10], "overlap        90.00",
+			"-10.00%  com.acme.Hot.go"}},
 		{[]string{"--by=edge", a, b}, []string{"by edge", "+10.00%  com.acme.Main.run:7 -> java.util.Cold.go"}},
 		{[]string{"--by=edge", "--ignore-sites", a, b}, []string{"com.acme.Main.run -> java.util.Cold.go"}},
 		{[]string{"--by=edge", "-n", "1", a, b}, []string{"1 smaller difference\n"}},
-		{[]string{"--by=class", allocations, allocations}, []string{"Comparison of alloc_space by class", "6.0MB allocated, 1 class\n", "overlap       100.00"}},
+		{[]string{"--by=class", allocations, allocations}, []string{"Comparison of alloc_space by class",
+			"6.0MB allocated, 1 class\n", "overlap       100.00"}},
 		{[]string{"--by=context", "--sample-type=samples", timed, timed}, []string{"Comparison of samples by context"}},
 		{[]string{"--engine=page", a, b}, []string{"overlap        90.00"}},
 		{[]string{windows}, []string{"how well each of 2 windows predicts the next", "1, 2", "60.00"}},
 		{[]string{"--ignore-sites", windows}, []string{"edges: the innermost calls;"}},
-		{[]string{"--windows=2,1", windows}, []string{"A: " + windows[:10], "window 2, 10", "overlap        60.00", "+40.00%  com.acme.Main.hot"}},
+		{[]string{"--windows=2,1", windows}, []string{"A: " + windows[:10], "window 2, 10", "overlap        60.00",
+			"+40.00%  com.acme.Main.hot"}},
 		{[]string{"--windows=1,2", "--by=context", windows}, []string{"by context", "overlap        60.00"}},
-		{[]string{windows, windows}, []string{"Shares are compared: a verdict needs at least 20 windows a side", "overlap       100.00", "A and B are the same recording"}},
-		{[]string{"--per=200:100", windows, windows}, []string{"Undecided whether B is faster or slower than A: ", "ms of CPU per unit"}},
+		{[]string{windows, windows}, []string{"Shares are compared: a verdict needs at least 20 windows a side",
+			"overlap       100.00", "A and B are the same recording"}},
+		{[]string{"--per=200:100", windows, windows}, []string{"Undecided whether B is faster or slower than A: ",
+			"ms of CPU per unit"}},
 		{[]string{"--per=seconds", "--alpha=0.05", windows, windows}, []string{"2 + 2 windows"}},
 		{[]string{windows, "--", windows, windows}, []string{"2 + 4 windows", "one side has one process only"}},
 		{[]string{directory, directory}, []string{"2 + 2 windows"}},
@@ -90,7 +97,8 @@ func storedWindows(t *testing.T) string {
 		}
 		p := &profile.Profile{
 			Start: time.Unix(1_700_000_000+10*int64(i), 0), Duration: 10 * time.Second, Period: 10 * time.Millisecond,
-			Processes: []*profile.Process{{PID: 1, Threads: []*profile.Thread{{TID: 1, Tree: tree}}}}, Counts: profile.Counts{Folded: 10},
+			Processes: []*profile.Process{{PID: 1, Threads: []*profile.Thread{{TID: 1, Tree: tree}}}},
+			Counts:    profile.Counts{Folded: 10},
 		}
 		if err := windows.Add(p); err != nil {
 			t.Fatal(err)
@@ -117,7 +125,8 @@ func TestCompareErrors(t *testing.T) {
 		{nil, "name two files, or one file with windows", true},
 		{[]string{timed, timed, timed}, "name two files", true},
 		{[]string{timed}, "name two files, or record with --window=10s", false},
-		{[]string{"--windows=1,2", timed}, "the profile has no windows: record some with vmprof-agent record --window=10s", false},
+		{[]string{"--windows=1,2", timed},
+			"the profile has no windows: record some with vmprof-agent record --window=10s", false},
 		{[]string{"--windows=1,3", windows}, "there is no window 3: the profile has 2, from 1 to 2", false},
 		{[]string{"--windows=1,2", windows, windows}, "--windows is for one file", true},
 		{[]string{"--windows=1", windows}, "the numbers of two windows", true},
@@ -126,7 +135,8 @@ func TestCompareErrors(t *testing.T) {
 		{[]string{"--windows=one,two", windows}, "invalid argument", true},
 		{[]string{"--by=edge", windows}, "--by is for two profiles", true},
 		{[]string{"--ignore-sites", "--windows=1,2", windows}, "--ignore-sites is for --by=edge", true},
-		{[]string{"--by=frame", timed, timed}, `cannot compare by "frame": choose method, edge, context or class`, true},
+		{[]string{"--by=frame", timed, timed}, `cannot compare by "frame": choose method, edge, context or class`,
+			true},
 		{[]string{"--by=class", timed, timed}, "--by=class needs allocations (record -e alloc)", false},
 		{[]string{"--ignore-sites", timed, timed}, "--ignore-sites is for --by=edge", true},
 		{[]string{"-n", "-1", timed, timed}, "at least 0", true},
@@ -162,7 +172,8 @@ func TestCompareHelp(t *testing.T) {
 	if err := compareVerb(context.Background(), []string{"--help"}, &stdout, &stderr); !errors.Is(err, pflag.ErrHelp) {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"Usage: vmprof-agent compare", "--by", "--sample-type", "--engine", "--ignore-sites", "--windows", "--per", "--alpha", "--least", "--until", "--number", "--width"} {
+	for _, want := range []string{"Usage: vmprof-agent compare", "--by", "--sample-type", "--engine", "--ignore-sites",
+		"--windows", "--per", "--alpha", "--least", "--until", "--number", "--width"} {
 		if !strings.Contains(stderr.String(), want) {
 			t.Errorf("the help does not mention %s:\n%s", want, &stderr)
 		}
@@ -192,17 +203,22 @@ func TestCompareURLs(t *testing.T) {
 	}))
 	defer server.Close()
 	var stdout, stderr bytes.Buffer
-	if err := compareVerb(t.Context(), []string{"-d", "20", server.URL, server.URL + "/?pid=7"}, &stdout, &stderr); err != nil {
+	if err := compareVerb(t.Context(), []string{"-d", "20", server.URL, server.URL + "/?pid=7"}, &stdout,
+		&stderr); err != nil {
 		t.Fatal(err)
 	}
-	if asked["seconds=1"] != 20 || asked["pid=7&seconds=1"] != 20 || !strings.Contains(stdout.String(), "20 + 20 windows") {
+	if asked["seconds=1"] != 20 || asked["pid=7&seconds=1"] != 20 ||
+		!strings.Contains(stdout.String(), "20 + 20 windows") {
 		t.Errorf("requests %v\n%s", asked, &stdout)
 	}
 	stdout.Reset()
-	if err := compareVerb(t.Context(), []string{"--until=decided", server.URL, server.URL}, &stdout, &stderr); err != nil {
+	if err := compareVerb(t.Context(), []string{"--until=decided", server.URL, server.URL}, &stdout,
+		&stderr); err != nil {
 		t.Fatal(err)
 	}
-	if !strings.Contains(stdout.String(), "20 + 20 windows") || !strings.Contains(stderr.String(), "decided after 20 s") || !strings.Contains(stderr.String(), "A and B are the same address") {
+	if !strings.Contains(stdout.String(), "20 + 20 windows") ||
+		!strings.Contains(stderr.String(), "decided after 20 s") ||
+		!strings.Contains(stderr.String(), "A and B are the same address") {
 		t.Errorf("%s%s", &stdout, &stderr)
 	}
 	at := filepath.Join(t.TempDir(), "a.sock")

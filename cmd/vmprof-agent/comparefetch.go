@@ -28,7 +28,8 @@ const (
 
 // isURL reports whether an argument is an address of serve.
 func isURL(name string) bool {
-	return strings.HasPrefix(name, "http://") || strings.HasPrefix(name, "https://") || strings.HasPrefix(name, httpd.SocketPrefix)
+	return strings.HasPrefix(name, "http://") || strings.HasPrefix(name, "https://") ||
+		strings.HasPrefix(name, httpd.SocketPrefix)
 }
 
 // A served is where serve answers.

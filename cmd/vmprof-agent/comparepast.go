@@ -111,7 +111,8 @@ func (p *pastSides) read(ctx context.Context, s history.Selection) (compare.Name
 		return compare.Named{}, 0, p.explain(err)
 	}
 	if empty && p.service != "" {
-		return compare.Named{}, 0, fmt.Errorf("the history has no service %s from %s; report --from lists the services", p.service, name)
+		return compare.Named{}, 0, fmt.Errorf("the history has no service %s from %s; report --from lists the services",
+			p.service, name)
 	}
 	stored, err := windows.Profile()
 	return compare.Named{Name: times(&have), Profile: stored}, windows.Len(), err
@@ -122,7 +123,8 @@ func (o *compareOptions) comparePast(ctx context.Context, stdout io.Writer) (a, 
 	p := &o.past
 	var counts [2]int
 	if a, counts[0], err = p.read(ctx, p.earlier); errors.Is(err, history.ErrNone) {
-		return a, b, fmt.Errorf("%w; choose another time with --against, and keep more with serve --history=48h (default 24h)", err)
+		return a, b, fmt.Errorf("%w; choose another time with --against, and keep more with serve --history=48h "+
+			"(default 24h)", err)
 	} else if err != nil {
 		return a, b, err
 	}
@@ -134,7 +136,8 @@ func (o *compareOptions) comparePast(ctx context.Context, stdout io.Writer) (a, 
 	}
 	few := min(counts[0], counts[1]) < audit.LeastWindows
 	if few && o.verdict {
-		return a, b, fmt.Errorf("a verdict needs %d windows a side, and the history has %d of A and %d of B: choose longer times, or remove --per, --alpha, --least and --by",
+		return a, b, fmt.Errorf("a verdict needs %d windows a side, and the history has %d of A and %d of B: choose "+
+			"longer times, or remove --per, --alpha, --least and --by",
 			audit.LeastWindows, counts[0], counts[1])
 	}
 	if p.selection.Content == sink.Time {
@@ -171,7 +174,10 @@ func (p *pastSides) changedServices(ctx context.Context, w io.Writer, rows int) 
 	maps.Copy(all, was)
 	names := slices.Collect(maps.Keys(all))
 	change := func(name string) float64 { return math.Abs(used[name].total() - was[name].total()) }
-	slices.SortFunc(names, func(a, b string) int { return cmp.Or(cmp.Compare(change(b), change(a)), cmp.Compare(a, b)) })
+	slices.SortFunc(names, func(a, b string) int {
+		return cmp.Or(cmp.Compare(change(b), change(a)),
+			cmp.Compare(a, b))
+	})
 	const most = 5 // the table of methods is what was asked for
 	if rows > 0 {
 		rows = min(rows, most)

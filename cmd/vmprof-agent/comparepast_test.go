@@ -24,7 +24,8 @@ func twoDays(t *testing.T, windows int) (dir string, yesterday, today time.Time)
 	today = time.Now().Add(-time.Hour).Truncate(time.Minute)
 	yesterday = today.Add(-24 * time.Hour)
 	now := yesterday
-	s, err := history.Open(dir, &history.Options{Keep: 48 * time.Hour, Fine: 36 * time.Hour, Now: func() time.Time { return now }})
+	s, err := history.Open(dir, &history.Options{Keep: 48 * time.Hour, Fine: 36 * time.Hour,
+		Now: func() time.Time { return now }})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -34,14 +35,16 @@ func twoDays(t *testing.T, windows int) (dir string, yesterday, today time.Time)
 			p := window()
 			tree := p.Processes[0].Threads[0].Tree
 			main := symbol.Intern(symbol.Frame{Function: "com.acme.Main.run"})
-			tree.Add([]symbol.Symbol{symbol.Intern(symbol.Frame{Function: "com.acme.Shop.price"}), main}, uint64(200+i%7))
+			tree.Add([]symbol.Symbol{symbol.Intern(symbol.Frame{Function: "com.acme.Shop.price"}), main},
+				uint64(200+i%7))
 			if day == 1 {
 				tax := symbol.Intern(symbol.Frame{Function: "com.acme.Tax.add"})
 				tree.Add([]symbol.Symbol{tax, main}, uint64(100+i%5))
 			} else {
 				other := new(cct.Tree[symbol.Symbol])
 				other.Add([]symbol.Symbol{main}, 50)
-				p.Processes = append(p.Processes, &profile.Process{PID: 2, Comm: "gone", Service: "gone", Threads: []*profile.Thread{{TID: 2, Tree: other}}})
+				p.Processes = append(p.Processes, &profile.Process{PID: 2, Comm: "gone", Service: "gone",
+					Threads: []*profile.Thread{{TID: 2, Tree: other}}})
 			}
 			now = from.Add(time.Duration(i) * p.Duration)
 			p.Start = now
@@ -60,16 +63,20 @@ func TestComparePast(t *testing.T) {
 		args    string
 		want    []string
 	}{
-		{4, "", []string{"before: from %s", "0.29    0.21", "shop", "0.00    0.04", "gone", "A: %s", "Largest differences", "+27", "com.acme.Tax.add"}},
-		{4, "--service=shop", []string{"new: com.acme.Tax.add under com.acme.Main.run, 0 → 27.7 % of the samples", "shop", "+27", "com.acme.Tax.add"}},
+		{4, "", []string{"before: from %s", "0.29    0.21", "shop", "0.00    0.04", "gone", "A: %s",
+			"Largest differences", "+27", "com.acme.Tax.add"}},
+		{4, "--service=shop", []string{"new: com.acme.Tax.add under com.acme.Main.run, 0 → 27.7 % of the samples",
+			"shop", "+27", "com.acme.Tax.add"}},
 		{4, "-e alloc", []string{"alloc_space by method"}},
-		{30, "--service=shop", []string{"B uses ", "more CPU than A", "30 + 30 windows", "new: com.acme.Tax.add under com.acme.Main.run, 0 → 27"}},
+		{30, "--service=shop", []string{"B uses ", "more CPU than A", "30 + 30 windows",
+			"new: com.acme.Tax.add under com.acme.Main.run, 0 → 27"}},
 	} {
 		dir, yesterday, today := twoDays(t, tt.windows)
 		to := today.Add(time.Duration(tt.windows) * 10 * time.Second)
 		page := filepath.Join(t.TempDir(), "diff.html")
 		for _, against := range []string{"", "--against=24h", "--against=24h --against-to=23h"} {
-			args := fmt.Sprintf("compare --history-dir=%s --from=%d --to=%d %s %s -o %s", dir, today.Unix(), to.Unix(), against, tt.args, page)
+			args := fmt.Sprintf("compare --history-dir=%s --from=%d --to=%d %s %s -o %s", dir, today.Unix(), to.Unix(),
+				against, tt.args, page)
 			var stdout, stderr bytes.Buffer
 			if code := run(t.Context(), strings.Fields(args), &stdout, &stderr); code != 0 {
 				t.Fatalf("%s: %d, %s", args, code, &stderr)
@@ -102,11 +109,14 @@ func TestDamagedPast(t *testing.T) {
 		t.Fatal(err)
 	}
 	for args, want := range map[string]string{
-		fmt.Sprintf("compare --history-dir=%s --from=%d --to=%d", dir, today.Unix(), today.Unix()+40):   "A: a part of the history is missing: damaged from ",
-		fmt.Sprintf("report --history-dir=%s --from=%d --to=%d", dir, today.Unix()-86400, today.Unix()): "status: incomplete: a part of the history is missing: damaged from ",
+		fmt.Sprintf("compare --history-dir=%s --from=%d --to=%d", dir, today.Unix(), today.Unix()+
+			40): "A: a part of the history is missing: damaged from ",
+		fmt.Sprintf("report --history-dir=%s --from=%d --to=%d", dir, today.Unix()-86400,
+			today.Unix()): "status: incomplete: a part of the history is missing: damaged from ",
 	} {
 		var stdout, stderr bytes.Buffer
-		if code := run(t.Context(), strings.Fields(args), &stdout, &stderr); code != 0 || !strings.Contains(stdout.String(), want) || !strings.Contains(stdout.String(), "com.acme.Shop.price") {
+		if code := run(t.Context(), strings.Fields(args), &stdout, &stderr); code != 0 ||
+			!strings.Contains(stdout.String(), want) || !strings.Contains(stdout.String(), "com.acme.Shop.price") {
 			t.Errorf("%s: %d, no %q in\n%s%s", args, code, want, &stdout, &stderr)
 		}
 	}
@@ -131,7 +141,8 @@ func TestComparePastErrors(t *testing.T) {
 		from + "-e lock":        "nothing to compare",
 	} {
 		var stderr bytes.Buffer
-		if code := run(t.Context(), strings.Fields(args), io.Discard, &stderr); code == 0 || !strings.Contains(stderr.String(), want) {
+		if code := run(t.Context(), strings.Fields(args), io.Discard, &stderr); code == 0 ||
+			!strings.Contains(stderr.String(), want) {
 			t.Errorf("%s: %d, %q, want %q", args, code, &stderr, want)
 		}
 	}

@@ -191,7 +191,8 @@ _vmprof_agent() {
 			case oneOf:
 				fmt.Fprintf(&b, `COMPREPLY=($(compgen -W %q -- "$cur"))`, strings.Join(words, " "))
 			case listOfThem:
-				fmt.Fprintf(&b, `word=${cur##*,}; COMPREPLY=($(compgen -P "${cur%%"$word"}" -W %q -- "$word"))`, strings.Join(words, " "))
+				fmt.Fprintf(&b, `word=${cur##*,}; COMPREPLY=($(compgen -P "${cur%%"$word"}" -W %q -- "$word"))`,
+					strings.Join(words, " "))
 			case processID:
 				fmt.Fprintf(&b, `COMPREPLY=($(compgen -W "$(%s 2>/dev/null)" -- "$cur"))`, listJVMs)
 			case fileName:
@@ -216,7 +217,8 @@ _vmprof_agent() {
 			fmt.Fprintf(&b, "\t%s) COMPREPLY=($(compgen -W %q -- \"$cur\")) ;;\n", name, strings.Join(words, " "))
 		}
 	}
-	b.WriteString("\treport|compare) compopt -o filenames 2>/dev/null; COMPREPLY=($(compgen -f -- \"$cur\")) ;;\n\tesac\n}\ncomplete -F _vmprof_agent vmprof-agent\n")
+	b.WriteString("\treport|compare) compopt -o filenames 2>/dev/null; COMPREPLY=($(compgen -f -- \"$cur\")) " +
+		";;\n\tesac\n}\ncomplete -F _vmprof_agent vmprof-agent\n")
 	_, err := io.WriteString(w, b.String())
 	return err
 }
@@ -228,11 +230,14 @@ func zshText(text string) string {
 
 func zshCompletion(w io.Writer, all []*definition) error {
 	var b strings.Builder
-	b.WriteString("#compdef vmprof-agent\n# zsh completion of vmprof-agent, made by: vmprof-agent completion zsh\n_vmprof_agent_jvms() { compadd \"$@\" -- ${(f)\"$(" + listJVMs + " 2>/dev/null)\"} }\n_vmprof-agent() {\n\tlocal -a verbs\n\tverbs=(\n")
+	b.WriteString("#compdef vmprof-agent\n# zsh completion of vmprof-agent, made by: vmprof-agent completion " +
+		"zsh\n_vmprof_agent_jvms() { compadd \"$@\" -- ${(f)\"$(" + listJVMs +
+		" 2>/dev/null)\"} }\n_vmprof-agent() {\n\tlocal -a verbs\n\tverbs=(\n")
 	for _, d := range all {
 		fmt.Fprintf(&b, "\t\t'%s:%s'\n", d.name, zshText(d.summary))
 	}
-	b.WriteString("\t\t'help:show the help of a command'\n\t)\n\tif (( CURRENT == 2 )); then\n\t\t_describe command verbs\n\t\treturn\n\tfi\n\tshift words\n\t(( CURRENT-- ))\n\tcase $words[1] in\n")
+	b.WriteString("\t\t'help:show the help of a command'\n\t)\n\tif (( CURRENT == 2 )); then\n\t\t_describe command " +
+		"verbs\n\t\treturn\n\tfi\n\tshift words\n\t(( CURRENT-- ))\n\tcase $words[1] in\n")
 	for _, d := range all {
 		fmt.Fprintf(&b, "\t%s)\n\t\t_arguments -s", d.name)
 		for _, f := range d.flagsShown() {
@@ -273,7 +278,8 @@ func zshCompletion(w io.Writer, all []*definition) error {
 		}
 		b.WriteString("\n\t\t;;\n")
 	}
-	fmt.Fprintf(&b, "\thelp) _arguments '1: :(%s)' ;;\n\tesac\n}\nif [ \"$funcstack[1]\" = _vmprof-agent ]; then\n\t_vmprof-agent \"$@\"\nelse\n\tcompdef _vmprof-agent vmprof-agent\nfi\n",
+	fmt.Fprintf(&b, "\thelp) _arguments '1: :(%s)' ;;\n\tesac\n}\nif [ \"$funcstack[1]\" = _vmprof-agent ]; "+
+		"then\n\t_vmprof-agent \"$@\"\nelse\n\tcompdef _vmprof-agent vmprof-agent\nfi\n",
 		strings.Join(argumentsOf("help"), " "))
 	_, err := io.WriteString(w, b.String())
 	return err
@@ -286,7 +292,8 @@ func fishText(text string) string {
 
 func fishCompletion(w io.Writer, all []*definition) error {
 	var b strings.Builder
-	b.WriteString("# fish completion of vmprof-agent, made by: vmprof-agent completion fish\ncomplete -c vmprof-agent -f\n")
+	b.WriteString("# fish completion of vmprof-agent, made by: vmprof-agent completion fish\ncomplete -c " +
+		"vmprof-agent -f\n")
 	for _, d := range all {
 		fmt.Fprintf(&b, "complete -c vmprof-agent -n __fish_use_subcommand -a %s -d %s\n", d.name, fishText(d.summary))
 	}
@@ -322,7 +329,8 @@ func fishCompletion(w io.Writer, all []*definition) error {
 			fmt.Fprintf(&b, "%s -F\n", in)
 		}
 	}
-	fmt.Fprintf(&b, "complete -c vmprof-agent -n '__fish_seen_subcommand_from help' -a %s\n", fishText(strings.Join(argumentsOf("help"), " ")))
+	fmt.Fprintf(&b, "complete -c vmprof-agent -n '__fish_seen_subcommand_from help' -a %s\n",
+		fishText(strings.Join(argumentsOf("help"), " ")))
 	_, err := io.WriteString(w, b.String())
 	return err
 }

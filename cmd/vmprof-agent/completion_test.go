@@ -63,7 +63,8 @@ func TestBashCompletion(t *testing.T) {
 		{[]string{"doctor", "--"}, "--json --all --help"},
 	} {
 		cmd := exec.CommandContext(t.Context(), bash, "--norc", "-c",
-			`source "$1"; shift; COMP_WORDS=(vmprof-agent "$@"); COMP_CWORD=$#; _vmprof_agent; echo "${COMPREPLY[*]}"`, "bash", script)
+			`source "$1"; shift; COMP_WORDS=(vmprof-agent "$@"); COMP_CWORD=$#; _vmprof_agent; echo "${COMPREPLY[*]}"`,
+			"bash", script)
 		cmd.Args = append(cmd.Args, test.words...)
 		cmd.Dir = directory
 		cmd.Stderr = os.Stderr
@@ -96,7 +97,8 @@ func TestCompletions(t *testing.T) {
 	}
 	for _, args := range []string{"completion", "completion tcsh", "completion bash zsh"} {
 		var stderr bytes.Buffer
-		if code := run(t.Context(), strings.Fields(args), &stderr, &stderr); code != 2 || !strings.Contains(stderr.String(), "bash, zsh or fish") {
+		if code := run(t.Context(), strings.Fields(args), &stderr, &stderr); code != 2 ||
+			!strings.Contains(stderr.String(), "bash, zsh or fish") {
 			t.Errorf("%s: %d, %s", args, code, &stderr)
 		}
 	}
@@ -123,7 +125,8 @@ func TestCompletedValues(t *testing.T) {
 					continue // record and serve would begin
 				}
 				var stderr bytes.Buffer
-				if run(t.Context(), args, &stderr, &stderr); strings.Contains(stderr.String(), word+"\"") || strings.Contains(stderr.String(), "choose") {
+				if run(t.Context(), args, &stderr, &stderr); strings.Contains(stderr.String(), word+"\"") ||
+					strings.Contains(stderr.String(), "choose") {
 					t.Errorf("%q: %s", args, &stderr)
 				}
 			}
@@ -155,7 +158,8 @@ func TestManPage(t *testing.T) {
 	}
 	for line := range strings.Lines(page) {
 		request, _, _ := strings.Cut(strings.TrimSpace(line), " ")
-		if (line[0] == '.' || line[0] == '\'') && !slices.Contains([]string{".TH", ".SH", ".SS", ".TP", ".br", ".nf", ".fi"}, request) {
+		if (line[0] == '.' || line[0] == '\'') && !slices.Contains([]string{".TH", ".SH", ".SS", ".TP", ".br", ".nf",
+			".fi"}, request) {
 			t.Errorf("a request: %s", line)
 		}
 	}

@@ -17,7 +17,8 @@ import (
 func costModel(t *testing.T) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "m.yaml")
-	if err := os.WriteFile(path, []byte("{name: m, unit: EUR, prices: [{of: samples, price: 2}, {of: alloc_space, price: 1, per: MB}]}"), 0o600); err != nil {
+	if err := os.WriteFile(path, []byte("{name: m, unit: EUR, prices: [{of: samples, price: 2}, {of: alloc_space, "+
+		"price: 1, per: MB}]}"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	return path
@@ -30,10 +31,12 @@ func TestReportCost(t *testing.T) {
 		args []string
 		want []string
 	}{
-		{[]string{time}, []string{"90.0% 18 EUR", "com.acme.Main.hot", "cost model m ", "samples 2 EUR", "costs not included, as they were not recorded: alloc_space"}},
+		{[]string{time}, []string{"90.0% 18 EUR", "com.acme.Main.hot", "cost model m ", "samples 2 EUR",
+			"costs not included, as they were not recorded: alloc_space"}},
 		{[]string{"--view=tree", time}, []string{"or more of 20 EUR m", "com.acme.Main.hot s:18 EUR(90.0%)"}},
 		{[]string{"--view=threads", time}, []string{"20 EUR"}},
-		{[]string{time, allocations}, []string{"24 EUR", "92.3%", "cpu.pb.gz: samples: 10, 2 lost", "alloc.pb.gz: events: 30 alloc, 2 lost"}},
+		{[]string{time, allocations}, []string{"24 EUR", "92.3%", "cpu.pb.gz: samples: 10, 2 lost",
+			"alloc.pb.gz: events: 30 alloc, 2 lost"}},
 		{[]string{both}, []string{"24 EUR"}},
 		{[]string{"--view=tree", both}, []string{"or more of 26 EUR m"}},
 	} {
@@ -71,11 +74,13 @@ func TestReportCostOutput(t *testing.T) {
 			t.Fatal(err)
 		}
 		cost, ok := stored.CostOf(p.SampleType[0])
-		if sum := p.Sample[0].Value[0] + p.Sample[1].Value[0]; !ok || len(p.Sample) != 2 || cost.Name != "m" || cost.Unit != "EUR" || sum != 20e9 {
+		if sum := p.Sample[0].Value[0] + p.Sample[1].Value[0]; !ok || len(p.Sample) != 2 || cost.Name != "m" ||
+			cost.Unit != "EUR" || sum != 20e9 {
 			t.Errorf("%+v: %+v with %d", p.SampleType[0], cost, sum)
 		}
 		stdout.Reset()
-		if err := showReport(t.Context(), []string{out}, &stdout, &stderr); err != nil || !strings.Contains(stdout.String(), "18 EUR") {
+		if err := showReport(t.Context(), []string{out}, &stdout, &stderr); err != nil ||
+			!strings.Contains(stdout.String(), "18 EUR") {
 			t.Errorf("read back: %v\n%s", err, &stdout)
 		}
 	}
@@ -100,7 +105,8 @@ func TestReportCostErrors(t *testing.T) {
 		{[]string{"--where=true", "--view=timeline", in}, "--where is for views of samples"},
 	} {
 		var stdout, stderr bytes.Buffer
-		if err := showReport(t.Context(), tt.args, &stdout, &stderr); err == nil || !strings.Contains(err.Error(), tt.want) {
+		if err := showReport(t.Context(), tt.args, &stdout, &stderr); err == nil ||
+			!strings.Contains(err.Error(), tt.want) {
 			t.Errorf("report %q = %v, want an error with %q", tt.args, err, tt.want)
 		}
 	}
@@ -112,7 +118,8 @@ func TestReportWhere(t *testing.T) {
 		args         []string
 		want, absent string
 	}{
-		{[]string{`--where=method.endsWith("cold")`, time}, "100.0%       1  100.0%       1  com.acme.Main.cold", "Main.hot"},
+		{[]string{`--where=method.endsWith("cold")`, time}, "100.0%       1  100.0%       1  com.acme.Main.cold",
+			"Main.hot"},
 		{[]string{`--where=stack.anyMatches("Main.hot$")`, time}, "100.0%       9", "Main.cold"},
 		{[]string{`--where=class == "byte[]"`, allocations}, "byte[]", ""},
 		{[]string{`--where=class == "char[]"`, allocations}, "Allocations", "byte[]  com"},
@@ -124,14 +131,17 @@ func TestReportWhere(t *testing.T) {
 			continue
 		}
 		text := strings.Join(strings.Fields(stdout.String()), " ")
-		if want := strings.Join(strings.Fields(tt.want), " "); !strings.Contains(text, want) || tt.absent != "" && strings.Contains(text, tt.absent) ||
+		if want := strings.Join(strings.Fields(tt.want), " "); !strings.Contains(text, want) || tt.absent != "" &&
+			strings.Contains(text, tt.absent) ||
 			!strings.Contains(text, "samples where") {
 			t.Errorf("report %q has no %q, or has %q:\n%s", tt.args, tt.want, tt.absent, &stdout)
 		}
 	}
-	for _, tt := range []struct{ where, want string }{{"method", "of type bool"}, {"team == 1", "fields are"}, {"", "where"}, {`labels["x"] == "y"`, "no such key"}} {
+	for _, tt := range []struct{ where, want string }{{"method", "of type bool"}, {"team == 1", "fields are"},
+		{"", "where"}, {`labels["x"] == "y"`, "no such key"}} {
 		var stdout, stderr bytes.Buffer
-		if err := showReport(t.Context(), []string{"--where=" + tt.where, time}, &stdout, &stderr); err == nil || !strings.Contains(err.Error(), tt.want) {
+		if err := showReport(t.Context(), []string{"--where=" + tt.where, time}, &stdout, &stderr); err == nil ||
+			!strings.Contains(err.Error(), tt.want) {
 			t.Errorf("--where=%s: %v, want an error with %q", tt.where, err, tt.want)
 		}
 	}

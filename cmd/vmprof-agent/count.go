@@ -59,11 +59,15 @@ func (c *countFlags) open(ctx context.Context, o *recordOptions, log *slog.Logge
 	if c.text == "" {
 		return nil
 	}
-	jvms := slices.DeleteFunc(slices.Clone(o.pids), func(pid int) bool { return !hotspot.Serves(ctx, proc.DefaultRoot, pid) })
+	jvms := slices.DeleteFunc(slices.Clone(o.pids), func(pid int) bool {
+		return !hotspot.Serves(ctx, proc.DefaultRoot,
+			pid)
+	})
 	if len(jvms) == 0 {
 		return fmt.Errorf("--count: none of the processes is a JVM")
 	}
-	c.counter, err = hotspot.OpenCounter(ctx, hotspot.Options{PIDs: jvms, Method: c.method, Breakpoints: o.breakpoints, Share: o.events.Budget, Log: log})
+	c.counter, err = hotspot.OpenCounter(ctx, hotspot.Options{PIDs: jvms, Method: c.method, Breakpoints: o.breakpoints,
+		Share: o.events.Budget, Log: log})
 	if err != nil {
 		return fmt.Errorf("count calls of %s: %w", c.method, err)
 	}
@@ -131,7 +135,8 @@ func (c *countFlags) fill(p *profile.Profile, counts map[int]hotspot.Count, last
 				c.seen = map[int]*profile.Process{}
 			}
 			c.seen[process.PID] = &profile.Process{
-				PID: process.PID, Comm: process.Comm, Runtime: process.Runtime, VM: process.VM, Service: process.Service, Executable: process.Executable,
+				PID: process.PID, Comm: process.Comm, Runtime: process.Runtime, VM: process.VM,
+				Service: process.Service, Executable: process.Executable,
 			}
 		}
 	}

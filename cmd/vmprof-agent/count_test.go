@@ -23,14 +23,16 @@ func TestCountFlag(t *testing.T) {
 		{"--count=a.B.c -e cpu,lock --monitor-enters -p 1", "--monitor-enters"},
 	} {
 		o, err := parseRecord(strings.Fields(test.args), io.Discard)
-		if (err == nil) != (test.want == "") || err != nil && (!strings.Contains(err.Error(), test.want) || !isUsage(err)) {
+		if (err == nil) != (test.want == "") || err != nil && (!strings.Contains(err.Error(), test.want) ||
+			!isUsage(err)) {
 			t.Errorf("record %s: %v, want %q", test.args, err, test.want)
 		}
 		if err == nil && o.parts()[0].content&sink.CallCounts == 0 {
 			t.Errorf("record %s has no place for calls", test.args)
 		}
 	}
-	if o, err := parseRecord(nil, io.Discard); err != nil || o.count.take() != nil || o.parts()[0].content != sink.Time {
+	if o, err := parseRecord(nil, io.Discard); err != nil || o.count.take() != nil ||
+		o.parts()[0].content != sink.Time {
 		t.Errorf("without --count: %v", err)
 	}
 }
@@ -42,7 +44,8 @@ func TestCountFill(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := countFlags{method: m, counter: new(hotspot.Counter)}
-	windows := []*profile.Profile{{Processes: []*profile.Process{{PID: 7}}}, {Processes: []*profile.Process{{PID: 7}, {PID: 8}}}}
+	windows := []*profile.Profile{{Processes: []*profile.Process{{PID: 7}}},
+		{Processes: []*profile.Process{{PID: 7}, {PID: 8}}}}
 	c.fill(windows[0], map[int]hotspot.Count{7: {Calls: 10}, 8: {Calls: 20, Error: 3}}, false)
 	counts := c.join(map[int]hotspot.Count{})
 	if got := counts[8]; got.Calls != 20 || got.Error != 3 {

@@ -102,7 +102,8 @@ func tryEngines(ctx context.Context) ([]profile.Choice, error) {
 	} else {
 		dir = "/proc/self/none" // the engine that needs a socket says so, and the others are tried
 	}
-	a, err := agent.New(ctx, agent.Options{Filter: true, Calls: &engines.Options{GuestSocket: filepath.Join(dir, "guest.sock")}})
+	a, err := agent.New(ctx, agent.Options{Filter: true, Calls: &engines.Options{GuestSocket: filepath.Join(dir,
+		"guest.sock")}})
 	if err != nil {
 		return nil, err
 	}
@@ -206,7 +207,9 @@ type libraryRead struct {
 
 // of returns the library behind a mapping of a process. The first process that has it pays for it;
 // the others wait, and try themselves if that failed.
-func (l *libraries) of(ctx context.Context, root proc.Root, pool *proc.Pool, pid int, lib *proc.Mapping, table []bridge.Runtime) (*library, error) {
+func (l *libraries) of(
+	ctx context.Context, root proc.Root, pool *proc.Pool, pid int, lib *proc.Mapping, table []bridge.Runtime,
+) (*library, error) {
 	f, err := proc.Call(ctx, pool, pid, func() (*os.File, error) { return root.OpenMapped(pid, lib, maxLibrary) })
 	if err != nil {
 		return nil, err

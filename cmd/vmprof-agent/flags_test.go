@@ -31,25 +31,29 @@ func flagsIn(help string) (names []string) {
 
 func TestRecordHelp(t *testing.T) {
 	help := helpOf(t, "record", "--help")
-	const everyday = "pid duration event budget probe wakers output frequency clock window against per count slow stats notes verbose log.format"
+	const everyday = "pid duration event budget probe wakers output frequency clock window against per count slow " +
+		"stats notes verbose log.format"
 	if got := strings.Join(flagsIn(help), " "); got != everyday {
 		t.Errorf("record --help has %s, want %s", got, everyday)
 	}
-	for _, want := range []string{"(default 30s", "(default cpu)", "(default 1%)", "(default vmprof.pb.gz)", "(default 99)", "--help-all"} {
+	for _, want := range []string{"(default 30s", "(default cpu)", "(default 1%)", "(default vmprof.pb.gz)",
+		"(default 99)", "--help-all"} {
 		if !strings.Contains(help, want) {
 			t.Errorf("record --help does not have %q:\n%s", want, help)
 		}
 	}
 	all := helpOf(t, "record", "--help-all")
 	for _, flag := range []string{
-		"engine", "stride", "samples", "logical", "guest-socket", "context", "walk-every", "leave-unknown", "confirm-levels", "check-contexts",
+		"engine", "stride", "samples", "logical", "guest-socket", "context", "walk-every", "leave-unknown",
+		"confirm-levels", "check-contexts",
 		"exact", "exact-alloc", "monitor-enters", "breakpoints",
 	} {
 		if strings.Contains(help, "--"+flag+" ") || !strings.Contains(all, "--"+flag) {
 			t.Errorf("--%s belongs into --help-all, and only there", flag)
 		}
 	}
-	if before, after, ok := strings.Cut(all, "\nAdvanced: "); !ok || strings.Join(flagsIn(before), " ") != everyday || len(flagsIn(after)) != 14 {
+	if before, after, ok := strings.Cut(all, "\nAdvanced: "); !ok || strings.Join(flagsIn(before), " ") != everyday ||
+		len(flagsIn(after)) != 14 {
 		t.Errorf("the advanced flags have no heading of their own:\n%s", all)
 	}
 }
@@ -118,12 +122,14 @@ func TestSeconds(t *testing.T) {
 			t.Errorf("record %s: %v, %v, %v", tt.args, o.duration, o.window, err)
 		}
 	}
-	for _, args := range []string{"-d NaN", "-d Inf", "-d 1e300", "-d -1", "-d 0", "-d 0s", "--window 0", "--window=-1s", "-d long", "-d 10x"} {
+	for _, args := range []string{"-d NaN", "-d Inf", "-d 1e300", "-d -1", "-d 0", "-d 0s", "--window 0",
+		"--window=-1s", "-d long", "-d 10x"} {
 		if _, err := parseRecord(strings.Fields(args), io.Discard); err == nil || !isUsage(err) {
 			t.Errorf("record %s: %v", args, err)
 		}
 	}
-	if _, err := parseRecord([]string{"-d", "long"}, io.Discard); err == nil || !strings.Contains(err.Error(), "such as 30s, 5m or 10 (seconds)") {
+	if _, err := parseRecord([]string{"-d", "long"}, io.Discard); err == nil ||
+		!strings.Contains(err.Error(), "such as 30s, 5m or 10 (seconds)") {
 		t.Errorf("the error says nothing of a remedy: %v", err)
 	}
 }
@@ -139,7 +145,8 @@ func TestUnexpectedArguments(t *testing.T) {
 		"record 0":           "unexpected argument 0; put a command after --",
 	} {
 		var out, stderr bytes.Buffer
-		if code := run(t.Context(), strings.Fields(args), &out, &stderr); code != 2 || !strings.Contains(stderr.String(), want) {
+		if code := run(t.Context(), strings.Fields(args), &out, &stderr); code != 2 ||
+			!strings.Contains(stderr.String(), want) {
 			t.Errorf("%s: exit code %d, %q, want %q", args, code, &stderr, want)
 		}
 	}

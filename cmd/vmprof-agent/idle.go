@@ -75,7 +75,8 @@ func idleNotes(since map[int]time.Duration, sample time.Duration) (notes []strin
 		case used == 0:
 			notes = append(notes, fmt.Sprintf("process %d used no CPU time", pid))
 		default:
-			notes = append(notes, fmt.Sprintf("process %d used %v of CPU time; a sample stands for %v", pid, used.Round(10*time.Microsecond), sample.Round(10*time.Microsecond)))
+			notes = append(notes, fmt.Sprintf("process %d used %v of CPU time; a sample stands for %v", pid,
+				used.Round(10*time.Microsecond), sample.Round(10*time.Microsecond)))
 		}
 	}
 	return notes, stopped

@@ -15,7 +15,8 @@ import (
 func TestIdleNotes(t *testing.T) {
 	guest := startSleeper(t)
 	pid := guest.Process.Pid
-	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) { // until it sleeps
+	// until it sleeps
+	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
 		if comm, _ := proc.DefaultRoot.Comm(pid); comm == "sleep" {
 			if stat, err := proc.DefaultRoot.Stat(pid); err == nil && stat.State == 'S' {
 				break
@@ -40,22 +41,26 @@ func TestIdleNotes(t *testing.T) {
 	if got, want := text(10*time.Millisecond), "process "+strconv.Itoa(pid)+" used no CPU time"; got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
-	if got := text(time.Hour); !strings.Contains(got, "process "+strconv.Itoa(os.Getpid())+" used ") || !strings.Contains(got, " of CPU time; a sample stands for 1h0m0s") {
+	if got := text(time.Hour); !strings.Contains(got, "process "+strconv.Itoa(os.Getpid())+" used ") ||
+		!strings.Contains(got, " of CPU time; a sample stands for 1h0m0s") {
 		t.Errorf("%q", got)
 	}
 	if err := guest.Process.Signal(syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
-	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline) && stoppedBy(pid) == ""; time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline) &&
+		stoppedBy(pid) == ""; time.Sleep(10 * time.Millisecond) {
 	}
 	notes, stopped := idleNotes(usedBy([]int{pid}), 10*time.Millisecond)
-	if want := fmt.Sprintf("process %d is stopped by a signal: `kill -CONT %d` continues it", pid, pid); !stopped || strings.Join(notes, "\n") != want {
+	if want := fmt.Sprintf("process %d is stopped by a signal: `kill -CONT %d` continues it", pid, pid); !stopped ||
+		strings.Join(notes, "\n") != want {
 		t.Errorf("stopped is %v: %q", stopped, notes)
 	}
 	for _, test := range []struct {
 		pids []int
 		want string
-	}{{nil, ""}, {[]int{pid}, notes[0]}, {[]int{pid, pid}, "all 2 processes are stopped, by signals or a debugger"}, {[]int{pid, os.Getpid()}, ""}} {
+	}{{nil, ""}, {[]int{pid}, notes[0]}, {[]int{pid, pid}, "all 2 processes are stopped, by signals or a debugger"},
+		{[]int{pid, os.Getpid()}, ""}} {
 		if got := stoppedNote(test.pids); got != test.want {
 			t.Errorf("of %v: %q, want %q", test.pids, got, test.want)
 		}

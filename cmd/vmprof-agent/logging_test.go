@@ -16,7 +16,8 @@ func TestWarnings(t *testing.T) {
 	var b bytes.Buffer
 	log := (&logFlags{format: "text"}).logger(&b)
 	for pid := range 100 {
-		log.Warn("cannot read the VM", "pid", 4000+pid, "err", fmt.Errorf("process %d: libjvm.so has no vmStructs", 4000+pid))
+		log.Warn("cannot read the VM", "pid", 4000+pid, "err", fmt.Errorf("process %d: libjvm.so has no vmStructs",
+			4000+pid))
 	}
 	log.Warn("cannot read the VM", "pid", 1, "err", errors.New("permission denied"))
 	log.With("source", "calls").Warn("cannot read the VM", "pid", 1, "err", errors.New("permission denied"))
@@ -25,7 +26,8 @@ func TestWarnings(t *testing.T) {
 	if n := strings.Count(b.String(), "level=WARN"); n != 3 || strings.Count(b.String(), "level=ERROR") != 2 {
 		t.Errorf("%d warnings:\n%s", n, &b)
 	}
-	if strings.Contains(b.String(), "time=") || !strings.HasPrefix(b.String(), `level=WARN msg="cannot read the VM" pid=4000 `) {
+	if strings.Contains(b.String(), "time=") || !strings.HasPrefix(b.String(),
+		`level=WARN msg="cannot read the VM" pid=4000 `) {
 		t.Errorf("%s", &b)
 	}
 	b.Reset()
@@ -47,7 +49,8 @@ func TestHeard(t *testing.T) {
 		more  int
 		ok    bool
 	}{
-		{0, "a", 0, true}, {0, "b", 0, true}, {time.Second, "a", 0, false}, {30 * time.Second, "a", 0, false}, {warnPause, "a", 2, true}, {0, "a", 0, false},
+		{0, "a", 0, true}, {0, "b", 0, true}, {time.Second, "a", 0, false}, {30 * time.Second, "a", 0, false},
+		{warnPause, "a", 2, true}, {0, "a", 0, false},
 		{2 * warnPause, "a", 1, true}, {0, "b", 0, true},
 	} {
 		now = now.Add(test.after)
@@ -71,12 +74,15 @@ func TestLogFormat(t *testing.T) {
 		Level, Msg string
 		PID        int
 	}
-	if err := json.Unmarshal(b.Bytes(), &line); err != nil || line.Level != "WARN" || line.Msg != "cannot read" || line.PID != 7 || line.Time.IsZero() {
+	if err := json.Unmarshal(b.Bytes(), &line); err != nil || line.Level != "WARN" || line.Msg != "cannot read" ||
+		line.PID != 7 || line.Time.IsZero() {
 		t.Errorf("%s: %+v, %v", &b, line, err)
 	}
-	for _, args := range []string{"record --log.format=xml", "serve --log.format=xml", "audit -p 1 --method a.B.c --log.format=xml"} {
+	for _, args := range []string{"record --log.format=xml", "serve --log.format=xml",
+		"audit -p 1 --method a.B.c --log.format=xml"} {
 		var stderr bytes.Buffer
-		if code := run(t.Context(), strings.Fields(args), io.Discard, &stderr); code != 2 || !strings.Contains(stderr.String(), "choose text or json") {
+		if code := run(t.Context(), strings.Fields(args), io.Discard, &stderr); code != 2 ||
+			!strings.Contains(stderr.String(), "choose text or json") {
 			t.Errorf("%s: %d, %s", args, code, &stderr)
 		}
 	}

@@ -19,7 +19,8 @@ func manPage(_ context.Context, args []string, stdout, _ io.Writer) error {
 	}
 	var b strings.Builder
 	fmt.Fprintf(&b, ".TH VMPROF-AGENT 1 \"\" \"vmprof-agent %s\" \"User Commands\"\n", roff(version.Get().Version))
-	b.WriteString(".SH NAME\nvmprof\\-agent \\- profiles the Java programs of a machine from outside the JVMs\n.SH SYNOPSIS\n")
+	b.WriteString(".SH NAME\nvmprof\\-agent \\- profiles the Java programs of a machine from outside the JVMs\n.SH " +
+		"SYNOPSIS\n")
 	all := definitions()
 	for _, d := range all {
 		for line := range strings.Lines(d.usage) {
@@ -27,7 +28,8 @@ func manPage(_ context.Context, args []string, stdout, _ io.Writer) error {
 			if !ok {
 				break
 			}
-			fmt.Fprintf(&b, ".br\n\\fBvmprof\\-agent %s\\fR %s\n", roff(d.name), roff(strings.TrimPrefix(strings.TrimPrefix(rest, d.name), " ")))
+			fmt.Fprintf(&b, ".br\n\\fBvmprof\\-agent %s\\fR %s\n", roff(d.name),
+				roff(strings.TrimPrefix(strings.TrimPrefix(rest, d.name), " ")))
 		}
 	}
 	b.WriteString(".SH COMMANDS\n")
@@ -52,7 +54,8 @@ func manPage(_ context.Context, args []string, stdout, _ io.Writer) error {
 			}
 		}
 	}
-	b.WriteString(".SH EXIT STATUS\n0 if the command did what it was asked for, 1 if it failed, 2 if its arguments make no sense.\n")
+	b.WriteString(".SH EXIT STATUS\n0 if the command did what it was asked for, 1 if it failed, 2 if its arguments " +
+		"make no sense.\n")
 	_, err := io.WriteString(stdout, b.String())
 	return err
 }

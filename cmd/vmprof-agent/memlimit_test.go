@@ -13,8 +13,9 @@ import (
 // on hosts.
 func TestCgroupLimit(t *testing.T) {
 	const (
-		v2     = "30 23 0:26 / /sys/fs/cgroup rw,nosuid shared:4 - cgroup2 cgroup2 rw,nsdelegate\n"
-		v1     = "35 23 0:31 / /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n36 23 0:32 / /sys/fs/cgroup/cpu rw - cgroup cgroup rw,cpu\n"
+		v2 = "30 23 0:26 / /sys/fs/cgroup rw,nosuid shared:4 - cgroup2 cgroup2 rw,nsdelegate\n"
+		v1 = "35 23 0:31 / /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n36 23 0:32 / /sys/fs/cgroup/cpu " +
+			"rw - cgroup cgroup rw,cpu\n"
 		docker = "35 23 0:31 /docker/abc /sys/fs/cgroup/memory ro - cgroup cgroup rw,memory\n"
 		none   = "9223372036854771712" // as version 1 says it
 	)
@@ -23,15 +24,21 @@ func TestCgroupLimit(t *testing.T) {
 		files          map[string]string
 		want           int64
 	}{
-		"version 2":         {"0::/system.slice/vmprof-agent.service\n", v2, map[string]string{"system.slice/vmprof-agent.service/memory.max": "268435456"}, 256 << 20},
-		"version 2, above":  {"0::/a/b\n", v2, map[string]string{"a/memory.max": "1048576", "a/b/memory.max": "max"}, 1 << 20},
+		"version 2": {"0::/system.slice/vmprof-agent.service\n", v2,
+			map[string]string{"system.slice/vmprof-agent.service/memory.max": "268435456"}, 256 << 20},
+		"version 2, above": {"0::/a/b\n", v2, map[string]string{"a/memory.max": "1048576", "a/b/memory.max": "max"},
+			1 << 20},
 		"version 2, no max": {"0::/a\n", v2, map[string]string{"a/memory.max": "max"}, math.MaxInt64},
 		"namespace":         {"0::/\n", v2, map[string]string{"memory.max": "4096"}, 4096},
-		"version 1":         {"4:memory:/x\n2:cpu:/y\n", v1, map[string]string{"memory/x/memory.limit_in_bytes": "4096", "memory/memory.limit_in_bytes": none}, 4096},
-		"version 1, none":   {"4:memory:/x\n", v1, map[string]string{"memory/x/memory.limit_in_bytes": none}, math.MaxInt64},
-		"version 1, docker": {"4:memory:/docker/abc\n", docker, map[string]string{"memory/memory.limit_in_bytes": "8192"}, 8192},
-		"both":              {"4:memory:/x\n0::/\n", v1 + v2, map[string]string{"memory/x/memory.limit_in_bytes": "4096"}, 4096},
-		"no cgroups":        {"", "", nil, math.MaxInt64},
+		"version 1": {"4:memory:/x\n2:cpu:/y\n", v1, map[string]string{"memory/x/memory.limit_in_bytes": "4096",
+			"memory/memory.limit_in_bytes": none}, 4096},
+		"version 1, none": {"4:memory:/x\n", v1, map[string]string{"memory/x/memory.limit_in_bytes": none},
+			math.MaxInt64},
+		"version 1, docker": {"4:memory:/docker/abc\n", docker,
+			map[string]string{"memory/memory.limit_in_bytes": "8192"}, 8192},
+		"both": {"4:memory:/x\n0::/\n", v1 + v2,
+			map[string]string{"memory/x/memory.limit_in_bytes": "4096"}, 4096},
+		"no cgroups": {"", "", nil, math.MaxInt64},
 	} {
 		t.Run(name, func(t *testing.T) {
 			process, root := t.TempDir(), t.TempDir()

@@ -18,7 +18,10 @@ func (o *recordOptions) checkCounted(ctx context.Context, log *slog.Logger) erro
 	if o.count.text == "" {
 		return nil
 	}
-	jvms := slices.DeleteFunc(slices.Clone(o.pids), func(pid int) bool { return !hotspot.Serves(ctx, proc.DefaultRoot, pid) })
+	jvms := slices.DeleteFunc(slices.Clone(o.pids), func(pid int) bool {
+		return !hotspot.Serves(ctx, proc.DefaultRoot,
+			pid)
+	})
 	if err := checkMethod(ctx, jvms, o.count.method, false, log); err != nil {
 		return fmt.Errorf("count calls: %w", err)
 	}
@@ -34,7 +37,9 @@ func checkMethod(ctx context.Context, pids []int, method hotspot.Method, every b
 	})
 }
 
-func checkKnown(pids []int, method hotspot.Method, every bool, log *slog.Logger, find func(pid int) (hotspot.Known, error)) error {
+func checkKnown(
+	pids []int, method hotspot.Method, every bool, log *slog.Logger, find func(pid int) (hotspot.Known, error),
+) error {
 	var missing []error
 	for _, pid := range pids {
 		known, err := find(pid)
@@ -45,9 +50,11 @@ func checkKnown(pids []int, method hotspot.Method, every bool, log *slog.Logger,
 		case err != nil: // then what comes next says what is wrong, or finds the method
 			log.Debug("cannot look for the method", "pid", pid, "method", method.String(), "err", err)
 		case known.Class && !known.Method:
-			missing = append(missing, fmt.Errorf("process %d has no method %s, though its class is loaded%s", pid, method, didYouMean(known.Near)))
+			missing = append(missing, fmt.Errorf("process %d has no method %s, though its class is loaded%s", pid,
+				method, didYouMean(known.Near)))
 		case !known.Class:
-			log.Warn("the method's class is not loaded (yet): waiting for it"+didYouMean(known.Near), "pid", pid, "method", method.String())
+			log.Warn("the method's class is not loaded (yet): waiting for it"+didYouMean(known.Near), "pid", pid,
+				"method", method.String())
 		}
 	}
 	if len(missing) > 0 && (every || len(missing) == len(pids)) {

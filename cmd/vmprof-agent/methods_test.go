@@ -17,7 +17,9 @@ func TestCheckKnown(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	has, lacks, absent := hotspot.Known{Method: true, Class: true}, hotspot.Known{Class: true, Near: []string{"com.acme.Search.find"}}, hotspot.Known{Near: []string{"org.other.Search.find"}}
+	has, lacks, absent := hotspot.Known{Method: true, Class: true},
+		hotspot.Known{Class: true, Near: []string{"com.acme.Search.find"}},
+		hotspot.Known{Near: []string{"org.other.Search.find"}}
 	for _, test := range []struct {
 		name    string
 		known   []hotspot.Known // by pid, from 0
@@ -27,19 +29,24 @@ func TestCheckKnown(t *testing.T) {
 		warning string
 	}{
 		{"found", []hotspot.Known{has, has}, nil, true, "", ""},
-		{"missing", []hotspot.Known{has, lacks}, nil, true, "process 1 has no method com.acme.Search.fnid, though its class is loaded; did you mean com.acme.Search.find?", ""},
+		{"missing", []hotspot.Known{has, lacks}, nil, true,
+			"process 1 has no method com.acme.Search.fnid, though its class is loaded; did you mean " +
+				"com.acme.Search.find?", ""},
 		{"missing in one of several", []hotspot.Known{has, lacks}, nil, false, "", ""},
 		{"missing in all", []hotspot.Known{lacks, lacks}, nil, false, "process 0 has no method", ""},
-		{"not loaded", []hotspot.Known{absent}, nil, true, "", "the method's class is not loaded (yet): waiting for it; did you mean org.other.Search.find?\" pid=0"},
+		{"not loaded", []hotspot.Known{absent}, nil, true, "",
+			"the method's class is not loaded (yet): waiting for it; did you mean org.other.Search.find?\" pid=0"},
 		{"unknown", []hotspot.Known{{}}, errors.New("unsupported"), true, "", ""},
-		{"ambiguous", []hotspot.Known{{}}, &hotspot.AmbiguousError{Method: m, Signatures: []string{"()V", "(I)V"}}, true, "there are several methods", ""},
+		{"ambiguous", []hotspot.Known{{}}, &hotspot.AmbiguousError{Method: m, Signatures: []string{"()V", "(I)V"}},
+			true, "there are several methods", ""},
 	} {
 		var log bytes.Buffer
 		var pids []int
 		for pid := range test.known {
 			pids = append(pids, pid)
 		}
-		err := checkKnown(pids, m, test.every, slog.New(slog.NewTextHandler(&log, nil)), func(pid int) (hotspot.Known, error) { return test.known[pid], test.err })
+		err := checkKnown(pids, m, test.every, slog.New(slog.NewTextHandler(&log, nil)),
+			func(pid int) (hotspot.Known, error) { return test.known[pid], test.err })
 		if (err == nil) != (test.want == "") || err != nil && !strings.Contains(err.Error(), test.want) {
 			t.Errorf("%s: %v, want %q", test.name, err, test.want)
 		}
@@ -51,7 +58,8 @@ func TestCheckKnown(t *testing.T) {
 
 // Names that may be meant come from processes, and do nothing to a terminal.
 func TestDidYouMean(t *testing.T) {
-	if got, want := didYouMean([]string{"func:mallo\x1b[2J", "a\u202eb"}), `; did you mean func:mallo\x1b[2J, a\u202eb?`; got != want {
+	if got, want := didYouMean([]string{"func:mallo\x1b[2J",
+		"a\u202eb"}), `; did you mean func:mallo\x1b[2J, a\u202eb?`; got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
 }

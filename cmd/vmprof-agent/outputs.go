@@ -64,7 +64,8 @@ func (o *recordOptions) outputs() (single []output, together []string) {
 // checkStdout refuses - for several parts, which are files of a directory.
 func (o *recordOptions) checkStdout() error {
 	if len(o.parts()) > 1 && slices.Contains(o.output, sink.Stdout) {
-		return usageError("-o - can have one kind of events: record one with -e, or write a directory (-o out) or a page with all of them (-o out.html)")
+		return usageError("-o - can have one kind of events: record one with -e, or write a directory (-o out) or a " +
+			"page with all of them (-o out.html)")
 	}
 	return nil
 }
@@ -94,7 +95,9 @@ func (o *recordOptions) checkOutputs(outputs []output, together []string) error 
 
 // writeTogether writes the files that have all parts. It returns those that it wrote, also with an
 // error.
-func (o *recordOptions) writeTogether(stdout io.Writer, outputs []output, together []string) (written []string, err error) {
+func (o *recordOptions) writeTogether(
+	stdout io.Writer, outputs []output, together []string,
+) (written []string, err error) {
 	var profiles []*pprof.Profile
 	for _, out := range outputs {
 		if !out.again {

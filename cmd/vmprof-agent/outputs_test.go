@@ -14,7 +14,8 @@ import (
 // Files of several kinds of events cannot all be the standard output.
 func TestStdoutHasOneKind(t *testing.T) {
 	for _, test := range []struct{ args, fails string }{
-		{"-e cpu,alloc -p 1 -o -", "-o - can have one kind of events: record one with -e, or write a directory (-o out) or a page"},
+		{"-e cpu,alloc -p 1 -o -", "-o - can have one kind of events: record one with -e, or write a directory (-o " +
+			"out) or a page"},
 		{"-e cpu,alloc -p 1 -o x.html -o -", "-o - can have one kind"},
 		{"-e alloc -p 1 -o -", ""},
 		{"-e cpu,alloc -p 1 -o x.html", ""},
@@ -61,7 +62,8 @@ func TestSummaryWithoutFiles(t *testing.T) {
 	if err := o.summarize(&out, outputs, together, false); err != nil {
 		t.Fatal(err)
 	}
-	if text := out.String(); !strings.Contains(text, "com.acme.Main.hot") || !strings.Contains(text, "written to "+kept) || strings.Contains(text, gone) {
+	if text := out.String(); !strings.Contains(text, "com.acme.Main.hot") ||
+		!strings.Contains(text, "written to "+kept) || strings.Contains(text, gone) {
 		t.Errorf("the summary is\n%s", text)
 	}
 }

@@ -63,7 +63,8 @@ func (h *historyFlags) open(log *slog.Logger) (*history.Store, error) {
 	// A parent that does not exist is more likely a misspelt one, but for that of the default.
 	if parent := filepath.Dir(filepath.Clean(h.dir)); filepath.Clean(h.dir) != defaultHistoryDir {
 		if _, err := os.Stat(parent); errors.Is(err, fs.ErrNotExist) {
-			return nil, fmt.Errorf("--history-dir=%s: directory %s does not exist: create it, or choose another", h.dir, parent)
+			return nil, fmt.Errorf("--history-dir=%s: directory %s does not exist: create it, or choose another", h.dir,
+				parent)
 		}
 	}
 	return history.Open(h.dir, &history.Options{Keep: h.keep, MaxSize: int64(h.size), Log: log})
@@ -93,7 +94,8 @@ func (s *size) Set(text string) error {
 	number, bytes := text, 1.0
 	for _, u := range sizeUnits {
 		for _, name := range []string{u.name, strings.TrimSuffix(u.name, "B")} {
-			if before, ok := strings.CutSuffix(strings.ToLower(text), strings.ToLower(name)); ok && name != "" && len(before) < len(number) {
+			if before, ok := strings.CutSuffix(strings.ToLower(text), strings.ToLower(name)); ok && name != "" &&
+				len(before) < len(number) {
 				number, bytes = before, u.bytes
 			}
 		}
@@ -122,9 +124,12 @@ func (p *pastFlags) add(fs *pflag.FlagSet) {
 // viewContents are what views need of the history; the others need CPU time.
 var viewContents = map[string]sink.Content{
 	"edges": sink.CallCounts, "layers": sink.CallCounts,
-	"allocs": sink.OfEvents(profile.Allocations), "locks": sink.OfEvents(profile.Locks), "values": sink.OfEvents(profile.Values),
-	"faults": sink.OfEvents(profile.Faults), "cpi": sink.OfEvents(profile.Cycles), "safepoints": sink.OfEvents(profile.Pauses),
-	"barriers": sink.OfEvents(profile.Barriers), "offcpu": sink.OfEvents(profile.OffCPU), "wall": sink.OfEvents(profile.Wall),
+	"allocs": sink.OfEvents(profile.Allocations), "locks": sink.OfEvents(profile.Locks),
+	"values": sink.OfEvents(profile.Values),
+	"faults": sink.OfEvents(profile.Faults), "cpi": sink.OfEvents(profile.Cycles),
+	"safepoints": sink.OfEvents(profile.Pauses),
+	"barriers":   sink.OfEvents(profile.Barriers), "offcpu": sink.OfEvents(profile.OffCPU),
+	"wall": sink.OfEvents(profile.Wall),
 }
 
 // parse reads the flags for a view, "" for the one that suits what there is.
@@ -145,7 +150,8 @@ func (p *pastFlags) parse(fs *pflag.FlagSet, view string, now time.Time) error {
 	case view == "timeline":
 		return usageError("the history does not keep what threads did over time: --view=timeline needs a file")
 	case view == "slow":
-		return usageError("the history does not keep slow calls: --view=slow needs a file of record --slow, or an address of serve --slow, such as http://127.0.0.1:9464")
+		return usageError("the history does not keep slow calls: --view=slow needs a file of record --slow, or an " +
+			"address of serve --slow, such as http://127.0.0.1:9464")
 	case fs.Changed("window"):
 		return usageError("--window is for files: give a shorter time with --from and --to")
 	}
@@ -154,7 +160,8 @@ func (p *pastFlags) parse(fs *pflag.FlagSet, view string, now time.Time) error {
 		return usageError(err.Error())
 	}
 	if p.selection.To.After(now) && p.selection.To.Sub(p.selection.From) > nextDay {
-		return usageError(fmt.Sprintf("--to=%s is before --from=%s, or in the future: give the earlier time to --from, or dates such as 2026-11-25T03:10 to both", p.to, p.from))
+		return usageError(fmt.Sprintf("--to=%s is before --from=%s, or in the future: give the earlier time to "+
+			"--from, or dates such as 2026-11-25T03:10 to both", p.to, p.from))
 	}
 	p.selection.Service = p.service
 	switch {
@@ -175,7 +182,8 @@ const nextDay = 12 * time.Hour
 // arguments are those of report for the same again.
 func (p *pastFlags) arguments() string {
 	text := "--from=" + p.from
-	for _, f := range []struct{ name, value, omitted string }{{"to", p.to, ""}, {"service", p.service, ""}, {"history-dir", p.dir, defaultHistoryDir}} {
+	for _, f := range []struct{ name, value, omitted string }{{"to", p.to, ""}, {"service", p.service, ""},
+		{"history-dir", p.dir, defaultHistoryDir}} {
 		if f.value != f.omitted {
 			text += " --" + f.name + "=" + f.value
 		}
@@ -200,7 +208,8 @@ func (p *pastFlags) read(ctx context.Context, anything bool) (*pprof.Profile, er
 		content = sink.ContentOf(window)
 	}
 	if len(window.Processes) == 0 && p.service != "" {
-		return nil, fmt.Errorf("the history has no service %s at that time; without --service report lists them", p.service)
+		return nil, fmt.Errorf("the history has no service %s at that time; without --service report lists them",
+			p.service)
 	}
 	return sink.Pprof(window, content)
 }
@@ -275,8 +284,10 @@ func (p *pastFlags) writeServices(w io.Writer, when string, names []string, used
 	if minutes, whole := strings.CutSuffix(length, "m0s"); whole {
 		length = minutes + "m"
 	}
-	fmt.Fprintf(&b, "Services from %s, for %s; before: %s\n", p.selection.From.Format("2006-01-02 15:04:05 MST"), length, when)
-	fmt.Fprintf(&b, "%7s %7s  %5s %5s %5s %6s %6s  service\n", "CPUs", "before", "Java", "JIT", "GC", "kernel", "native")
+	fmt.Fprintf(&b, "Services from %s, for %s; before: %s\n", p.selection.From.Format("2006-01-02 15:04:05 MST"),
+		length, when)
+	fmt.Fprintf(&b, "%7s %7s  %5s %5s %5s %6s %6s  service\n", "CPUs", "before", "Java", "JIT", "GC", "kernel",
+		"native")
 	for i, name := range names {
 		u := used[name]
 		if i == rows && rows > 0 || rows != 0 && max(u.total(), was[name].total()) < leastCPUs {
@@ -297,7 +308,8 @@ func (p *pastFlags) writeServices(w io.Writer, when string, names []string, used
 		if name == "" {
 			name = "(other)"
 		}
-		fmt.Fprintf(&b, "%7.2f %7s  %5s %5s %5s %6s %6s  %s\n", u.total(), last, share(profile.GuestCode), share(profile.Compiling), share(profile.Collecting),
+		fmt.Fprintf(&b, "%7.2f %7s  %5s %5s %5s %6s %6s  %s\n", u.total(), last, share(profile.GuestCode),
+			share(profile.Compiling), share(profile.Collecting),
 			share(profile.KernelCode), share(profile.NativeCode, profile.Housekeeping), stored.Printable(name))
 	}
 	b.WriteByte('\n')

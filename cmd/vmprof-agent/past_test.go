@@ -74,7 +74,8 @@ func TestServeHistory(t *testing.T) {
 		t.Error(err)
 	}
 	for args, wants := range map[string][]string{
-		"--from=10m":                            {"0.05       -", "100%", "shop", "com.acme.Main.hot", "from the history: "},
+		"--from=10m": {"0.05       -", "100%", "shop", "com.acme.Main.hot",
+			"from the history: "},
 		"--from=10m --service=shop --view=tree": {"com.acme.Main.hot"},
 		"--from=10m --view=allocs":              {"com.acme.Cart"},
 		"--from=10m --where=service=='shop'":    {"com.acme.Main.hot"},
@@ -113,8 +114,10 @@ func TestPastErrors(t *testing.T) {
 		{"report --to=03:10", "--to needs --from", true},
 		{"report --service=shop x.pb.gz", "--service needs --from", true},
 		{"report --from=noon", "want a time such as", true},
-		{"serve --web.listen-address=127.0.0.1:0 --history-dir=/nonexistent/a", "directory /nonexistent does not exist", false},
-		{"report --from=" + now.Add(-2*time.Minute).Format("15:04") + " --to=" + now.Add(-3*time.Minute).Format("15:04"), "or in the future", true},
+		{"serve --web.listen-address=127.0.0.1:0 --history-dir=/nonexistent/a", "directory /nonexistent does not exist",
+			false},
+		{"report --from=" + now.Add(-2*time.Minute).Format("15:04") + " --to=" +
+			now.Add(-3*time.Minute).Format("15:04"), "or in the future", true},
 		{"report --from=03:10 x.pb.gz", "remove x.pb.gz", true},
 		{"report --from=03:10 --view=versions", "does not keep code versions", true},
 		{"report --from=03:10 --view=timeline", "does not keep what threads did", true},
@@ -141,7 +144,8 @@ func TestPastErrors(t *testing.T) {
 
 func TestSize(t *testing.T) {
 	for text, want := range map[string]size{
-		"200MB": 200e6, "200M": 200e6, "1.5GB": 15e8, "1GiB": 1 << 30, "64KiB": 64 << 10, "5k": 5000, "12345": 12345, "12 mb": 12e6, "7B": 7,
+		"200MB": 200e6, "200M": 200e6, "1.5GB": 15e8, "1GiB": 1 << 30, "64KiB": 64 << 10, "5k": 5000, "12345": 12345,
+		"12 mb": 12e6, "7B": 7,
 	} {
 		var got size
 		if err := got.Set(text); err != nil || got != want {

@@ -68,7 +68,10 @@ func probes(ctx context.Context, args []string, stdout, stderr io.Writer) error 
 		return usageError("unexpected argument " + fs.Arg(1))
 	}
 	pool := proc.NewPool(proc.PoolOptions{Deadline: probesDeadline, FirstDeadline: probesDeadline})
-	offer, err := proc.Call(ctx, pool, *pid, func() (offer, error) { return offerOf(proc.DefaultRoot, *pid, fs.Arg(0)) })
+	offer, err := proc.Call(ctx, pool, *pid, func() (offer, error) {
+		return offerOf(proc.DefaultRoot, *pid,
+			fs.Arg(0))
+	})
 	if err != nil {
 		return err
 	}

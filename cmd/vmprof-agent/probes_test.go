@@ -31,7 +31,8 @@ func TestInstructionAt(t *testing.T) {
 		offset  uint64
 		want    string
 	}{
-		{elf.EM_X86_64, 0, "nop"}, {elf.EM_X86_64, 16, "nop5"}, {elf.EM_X86_64, 32, "stepped"}, {elf.EM_X86_64, 48, "refused by the kernel"},
+		{elf.EM_X86_64, 0, "nop"}, {elf.EM_X86_64, 16, "nop5"}, {elf.EM_X86_64, 32, "stepped"},
+		{elf.EM_X86_64, 48, "refused by the kernel"},
 		{elf.EM_AARCH64, 64, "nop"}, {elf.EM_AARCH64, 0, "stepped"}, {elf.EM_X86_64, 1 << 40, "refused by the kernel"},
 	} {
 		if got := instructionAt(code, test.machine, test.offset); got != test.want {
@@ -43,12 +44,14 @@ func TestInstructionAt(t *testing.T) {
 // offered is what hostile and other notes become.
 func offered(filter string) *offer {
 	probe := func(name string, offset, semaphore uint64, args string) elffile.Probe {
-		return elffile.Probe{Provider: "demo", Name: name, Offset: offset, Semaphore: semaphore, Args: elffile.ParseOperands(elf.EM_X86_64, args)}
+		return elffile.Probe{Provider: "demo", Name: name, Offset: offset, Semaphore: semaphore,
+			Args: elffile.ParseOperands(elf.EM_X86_64, args)}
 	}
 	var o offer
 	o.add("/usr/lib/libdemo.so", elf.EM_X86_64, code, []elffile.Probe{
 		probe("two", 0, 0, "8@%rdi -4@-56(%rbp)"),
-		probe("one", 16, 8, "8@(%rax,%rbx,8) 4@16(,%r9,4) -1@$-3 8@%xmm0 2@(%rip) 8@-8(%rax,%rbx,4) 8@%r11 8@%r12 8@%r13"),
+		probe("one", 16, 8, "8@(%rax,%rbx,8) 4@16(,%r9,4) -1@$-3 8@%xmm0 2@(%rip) 8@-8(%rax,%rbx,4) 8@%r11 8@%r12 "+
+			"8@%r13"),
 		probe("two", 32, 0, "8@%rsi -4@%eax"),
 		probe("two", 32, 0, "8@%rsi -4@%eax"),
 		probe("two", 32, 0, "8@%rdx"), probe("two", 32, 0, "8@%rcx"), probe("two", 32, 0, "8@%r8"),
@@ -121,7 +124,8 @@ func TestProbesUsage(t *testing.T) {
 		fmt.Sprint("probes -p ", os.Getpid(), " nothing:at:all"): "remove the filter",
 	} {
 		var stdout, stderr bytes.Buffer
-		if code := run(t.Context(), strings.Fields(args), &stdout, &stderr); code == 0 || !strings.Contains(stderr.String(), want) || stdout.Len() > 0 {
+		if code := run(t.Context(), strings.Fields(args), &stdout, &stderr); code == 0 ||
+			!strings.Contains(stderr.String(), want) || stdout.Len() > 0 {
 			t.Errorf("%s: exit code %d, %s%s, want %q", args, code, &stdout, &stderr, want)
 		}
 	}
@@ -136,10 +140,12 @@ func TestLiveProbes(t *testing.T) {
 		}
 		defer guest.Close()
 		var stdout, stderr bytes.Buffer
-		if code := run(t.Context(), []string{"probes", "-p", strconv.Itoa(guest.PID()), "hotspot:gc__"}, &stdout, &stderr); code != 0 || stderr.Len() > 0 {
+		if code := run(t.Context(), []string{"probes", "-p", strconv.Itoa(guest.PID()), "hotspot:gc__"}, &stdout,
+			&stderr); code != 0 || stderr.Len() > 0 {
 			t.Fatalf("JDK %d: exit code %d: %s", jdk.Version, code, &stderr)
 		}
-		for _, want := range []string{"libjvm.so\n", "hotspot:gc__begin  ", " nop", "    arg1 u8 ", "--probe usdt:hotspot:gc__begin=arg1 -p "} {
+		for _, want := range []string{"libjvm.so\n", "hotspot:gc__begin  ", " nop", "    arg1 u8 ",
+			"--probe usdt:hotspot:gc__begin=arg1 -p "} {
 			if !strings.Contains(stdout.String(), want) {
 				t.Errorf("JDK %d: does not have %q:\n%s", jdk.Version, want, &stdout)
 			}

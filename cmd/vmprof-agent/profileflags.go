@@ -43,7 +43,8 @@ func (c *callFlags) addExact(fs *pflag.FlagSet) {
 }
 
 // exacts are the values of --exact.
-var exacts = map[string]engines.Exact{"": engines.NotExact, "contexts": engines.ExactContexts, "edges": engines.ExactEdges, "counters": engines.ExactCounters}
+var exacts = map[string]engines.Exact{"": engines.NotExact, "contexts": engines.ExactContexts,
+	"edges": engines.ExactEdges, "counters": engines.ExactCounters}
 
 // check reads what the flags say. With alone nothing but calls is recorded; without wanted no calls
 // are.
@@ -57,17 +58,20 @@ func (c *callFlags) check(fs *pflag.FlagSet, wanted, alone bool) error {
 	}
 	o := &c.options
 	if o.Engine != calls.Auto && !slices.Contains(engines.Names(), o.Engine) {
-		return usageError(fmt.Sprintf("--engine %s: choose auto, or one of %s", o.Engine, strings.Join(engines.Names(), ", ")))
+		return usageError(fmt.Sprintf("--engine %s: choose auto, or one of %s", o.Engine,
+			strings.Join(engines.Names(), ", ")))
 	}
 	if o.Rate.Stride < 0 || o.Rate.Stride > maxStride || o.Rate.Samples < 0 || o.Rate.Samples > maxSamples {
-		return usageError(fmt.Sprintf("--stride needs a number from 1 to %d, --samples one from 1 to %d", maxStride, maxSamples))
+		return usageError(fmt.Sprintf("--stride needs a number from 1 to %d, --samples one from 1 to %d", maxStride,
+			maxSamples))
 	}
 	exact, known := exacts[c.exact]
 	switch {
 	case !known:
 		return usageError(fmt.Sprintf("--exact=%s: choose contexts, edges or counters", c.exact))
 	case exact != engines.NotExact && !alone:
-		return usageError("--exact needs -e calls, without other events; --exact=contexts also takes -e calls,alloc --exact-alloc")
+		return usageError("--exact needs -e calls, without other events; --exact=contexts also takes -e calls,alloc " +
+			"--exact-alloc")
 	}
 	o.Exact = exact
 	if err := c.checkTogether(fs); err != nil {
@@ -86,7 +90,8 @@ func (c *callFlags) checkTogether(fs *pflag.FlagSet) error {
 	if c.options.Exact != engines.NotExact {
 		for _, name := range []string{"engine", "budget", "stride", "samples", "logical"} {
 			if fs.Changed(name) {
-				return usageError(fmt.Sprintf("--%s controls sampling, but --exact counts every call: remove one of them", name))
+				return usageError(fmt.Sprintf("--%s controls sampling, but --exact counts every call: remove one of "+
+					"them", name))
 			}
 		}
 	}
@@ -103,7 +108,8 @@ func (c *callFlags) checkTogether(fs *pflag.FlagSet) error {
 		{"logical", engine != calls.Auto && !traits.Inlined, "which does not observe inlined calls"},
 	} {
 		if r.off && fs.Changed(r.flag) {
-			return usageError(fmt.Sprintf("--%s does not apply to --engine=%s, %s: remove one of them", r.flag, engine, r.why))
+			return usageError(fmt.Sprintf("--%s does not apply to --engine=%s, %s: remove one of them", r.flag, engine,
+				r.why))
 		}
 	}
 	return nil
@@ -198,9 +204,12 @@ func (e *eventFlags) add(fs *pflag.FlagSet) {
 	fs.StringVar(&e.budget, "budget", "1%", "limit CPU `SHARE` of events, calls")
 	fs.StringArrayVar(&e.probes, "probe", nil, "read values at `SPEC`: see help probes")
 	fs.BoolVar(&e.events.Wakers, "wakers", false, "offcpu, wall: record who ended each wait")
-	fs.BoolVar(&e.events.MonitorEnters, "monitor-enters", false, "lock: estimate uncontended lock acquisitions (x86-64)")
-	fs.TextVar(&e.breakpoints, "breakpoints", attach.BreakpointsAuto, "set breakpoints `WHEN`: auto (not in VMs), always, never")
-	fs.BoolVar(&e.events.ExactAllocations, "exact-alloc", false, "alloc: count every object; needs -XX:+DTraceAllocProbes")
+	fs.BoolVar(&e.events.MonitorEnters, "monitor-enters", false,
+		"lock: estimate uncontended lock acquisitions (x86-64)")
+	fs.TextVar(&e.breakpoints, "breakpoints", attach.BreakpointsAuto,
+		"set breakpoints `WHEN`: auto (not in VMs), always, never")
+	fs.BoolVar(&e.events.ExactAllocations, "exact-alloc", false,
+		"alloc: count every object; needs -XX:+DTraceAllocProbes")
 	advanced(fs, groupBursts, "breakpoints")
 	advanced(fs, groupExact, "monitor-enters", "exact-alloc")
 }

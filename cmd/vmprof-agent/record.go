@@ -134,7 +134,8 @@ func parseRecord(args []string, stderr io.Writer) (*recordOptions, error) {
 	case o.exact != "" && len(o.command) == 0 && len(o.targets.words) != 1:
 		return nil, usageError("--exact counts the calls of one JVM: select it with -p, or start it as a command")
 	case o.duration < 0 || o.duration == 0 && fs.Changed("duration"):
-		return nil, usageError("-d needs a duration above 0, such as 10s; without -d a recording takes 30 s, or as long as COMMAND")
+		return nil, usageError("-d needs a duration above 0, such as 10s; without -d a recording takes 30 s, or as " +
+			"long as COMMAND")
 	case o.window <= 0 && fs.Changed("window"):
 		return nil, usageError(fmt.Sprintf("--window needs a duration of at least %v", minWindow))
 	}
@@ -291,7 +292,8 @@ func record(ctx context.Context, args []string, stdout, stderr io.Writer) error 
 	together, err = o.writeTogether(stdout, outputs, together)
 	failed = errors.Join(failed, err) // a full disk takes files, but not the summary
 	if child != nil && ctx.Err() == nil && child.running() {
-		fmt.Fprintf(stderr, "vmprof-agent: the recording ended after %v (-d); %s still runs as process %d\n", o.duration, o.command[0], child.pid())
+		fmt.Fprintf(stderr, "vmprof-agent: the recording ended after %v (-d); %s still runs as process %d\n",
+			o.duration, o.command[0], child.pid())
 	}
 	if o.stats != "" {
 		if err := writeStats(o.stats, use, accounts); err != nil {
@@ -344,13 +346,16 @@ func waitReady(ctx context.Context, a *agent.Agent, stderr io.Writer) {
 		return
 	case <-time.After(silentWait):
 	}
-	fmt.Fprintf(stderr, "vmprof-agent record: the recording begins when all probes are attached, in %v at most\n", readyPatience-silentWait)
+	fmt.Fprintf(stderr, "vmprof-agent record: the recording begins when all probes are attached, in %v at most\n",
+		readyPatience-silentWait)
 	<-ready
 }
 
 // wait returns when the recording is over: its time is, the command or all chosen processes ended,
 // or ctx did.
-func (o *recordOptions) wait(ctx context.Context, a *agent.Agent, child *command, chosen *chosen, ended chan error, bar *progress) error {
+func (o *recordOptions) wait(
+	ctx context.Context, a *agent.Agent, child *command, chosen *chosen, ended chan error, bar *progress,
+) error {
 	defer bar.clear()
 	var timeUp <-chan time.Time
 	if o.duration > 0 {
@@ -526,7 +531,8 @@ func (p *progress) draw(a *agent.Agent) {
 	if p.total > 0 {
 		at += " of " + p.total.String()
 	}
-	fmt.Fprintf(p.w, "%srecording: %s, %s, %d lost, %s (Ctrl-C ends)", eraseLine, at, stored.Plural(int(c.Folded), "sample"), c.DroppedTotal(), stored.Plural(a.Guests(), "JVM"))
+	fmt.Fprintf(p.w, "%srecording: %s, %s, %d lost, %s (Ctrl-C ends)", eraseLine, at,
+		stored.Plural(int(c.Folded), "sample"), c.DroppedTotal(), stored.Plural(a.Guests(), "JVM"))
 }
 
 func (p *progress) clear() {

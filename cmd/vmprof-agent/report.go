@@ -93,7 +93,8 @@ var reportViews = map[string]func(io.Writer, *pprof.Profile, *report.ViewOptions
 }
 
 // viewNames lists them for people.
-const viewNames = "methods, threads, tree, contexts, edges, layers, versions, timeline; of events allocs, locks, values, faults, barriers, cpi, safepoints, offcpu or wall; slow"
+const viewNames = "methods, threads, tree, contexts, edges, layers, versions, timeline; of events allocs, locks, " +
+	"values, faults, barriers, cpi, safepoints, offcpu or wall; slow"
 
 // reportOptions are the flags of report.
 type reportOptions struct {
@@ -141,7 +142,8 @@ func parseReport(args []string, stderr io.Writer) (*reportOptions, error) {
 	case fs.Changed("pid") && *view != "timeline":
 		return nil, usageError("-p PID is for --view=timeline")
 	case fs.Changed("pid") && o.opts.PID < 1:
-		return nil, usageError("-p needs the number of a process, such as -p 4711; without it --view=timeline shows all")
+		return nil, usageError("-p needs the number of a process, such as -p 4711; without it --view=timeline shows " +
+			"all")
 	case fs.Changed("per") && *per == "":
 		return nil, usageError(needsUnit)
 	}
@@ -158,8 +160,10 @@ func parseReport(args []string, stderr io.Writer) (*reportOptions, error) {
 		}
 	}
 	if o.output != "" {
-		if format, err := sink.FormatOf(o.output); err != nil || !format.Together() && !(format == sink.FormatPprof && o.model != nil) {
-			return nil, usageError(fmt.Sprintf("-o %s: report writes .html (flame graph and tables) and .json (speedscope), and with --cost .pb.gz", o.output))
+		if format, err := sink.FormatOf(o.output); err != nil || !format.Together() &&
+			!(format == sink.FormatPprof && o.model != nil) {
+			return nil, usageError(fmt.Sprintf("-o %s: report writes .html (flame graph and tables) and .json "+
+				"(speedscope), and with --cost .pb.gz", o.output))
 		}
 		if (fs.NArg() > 0 || o.past.from != "") && *view == "" && *per == "" {
 			o.files = fs.Args()
@@ -315,7 +319,8 @@ func (o *reportOptions) showPast(ctx context.Context, stdout io.Writer) error {
 		return o.putCosts(stdout, p, "the history", o.past.arguments())
 	}
 	if o.output != "" {
-		return o.write(stdout, o.past.arguments(), []compare.Named{{Name: "history.pb.gz", Profile: p}}, func(compare.Named) string { return o.past.arguments() })
+		return o.write(stdout, o.past.arguments(), []compare.Named{{Name: "history.pb.gz", Profile: p}},
+			func(compare.Named) string { return o.past.arguments() })
 	}
 	if o.view == nil && o.where == nil { // the sums of services are of all samples
 		if err := o.past.services(ctx, stdout, o.opts.N); err != nil {
@@ -359,7 +364,9 @@ func (o *reportOptions) filter(ctx context.Context, list []compare.Named) (err e
 
 // write writes the page or the speedscope file of recordings. The page says with which arguments of
 // report each is seen again.
-func (o *reportOptions) write(stdout io.Writer, title string, list []compare.Named, arguments func(compare.Named) string) error {
+func (o *reportOptions) write(
+	stdout io.Writer, title string, list []compare.Named, arguments func(compare.Named) string,
+) error {
 	if err := sink.CheckWritable(o.output); err != nil {
 		return err
 	}

@@ -44,7 +44,8 @@ func TestReport(t *testing.T) {
 	}{
 		{nil, []string{"90.0%", "com.acme.Main.hot", "com.acme.Main.cold", "samples: 10, 2 lost (ring_full 2)"}, nil},
 		{[]string{"-n", "1"}, []string{"com.acme.Main.hot", "2 more methods"}, []string{"com.acme.Main.cold"}},
-		{[]string{"--view=tree"}, []string{" +-com.acme.Main.hot s:9(90.0%) d:9(90.0%)", "com.acme.Main.cold", "2 lost"}, nil},
+		{[]string{"--view=tree"}, []string{" +-com.acme.Main.hot s:9(90.0%) d:9(90.0%)", "com.acme.Main.cold",
+			"2 lost"}, nil},
 		{[]string{"--view=tree", "--min-share=20"}, []string{"com.acme.Main.hot"}, []string{"com.acme.Main.cold"}},
 		{[]string{"--width=0"}, []string{"com.acme.Main.hot"}, nil},
 	} {
@@ -72,10 +73,13 @@ func TestReportCalls(t *testing.T) {
 		want []string
 	}{
 		{nil, []string{"Hot methods of engine page", "90.0%    90    0.0%     0  com.acme.Hot.go"}},
-		{[]string{"--view=edges"}, []string{"[s] com.acme.Main.run:7 -> com.acme.Hot.go", ">  90.0%  com.acme.Hot.go", "a candidate for guarded"}},
+		{[]string{"--view=edges"}, []string{"[s] com.acme.Main.run:7 -> com.acme.Hot.go", ">  90.0%  com.acme.Hot.go",
+			"a candidate for guarded"}},
 		{[]string{"--view=edges", "-n", "1"}, []string{"1 more edge\n"}},
-		{[]string{"--view=layers"}, []string{"90.00%    0.00%   10.00%    0.00%    0.00%   100  [unknown] (pid 1), page"}},
-		{[]string{"--view=layers", "--app=com.acme.Main", "--app=java."}, []string{"10.00%    0.00%   90.00%", "com.acme.Main"}},
+		{[]string{"--view=layers"}, []string{"90.00%    0.00%   10.00%    0.00%    0.00%   100  [unknown] (pid 1), " +
+			"page"}},
+		{[]string{"--view=layers", "--app=com.acme.Main", "--app=java."},
+			[]string{"10.00%    0.00%   90.00%", "com.acme.Main"}},
 	} {
 		var stdout, stderr bytes.Buffer
 		if err := showReport(context.Background(), append(test.args, path), &stdout, &stderr); err != nil {
@@ -120,15 +124,18 @@ func TestReportEvents(t *testing.T) {
 		want string // in the view
 		tree string
 	}{
-		"allocs":     {profile.Allocations, "Allocations: 6.0MB (±35.8%), 6000000 objects, from 30 events", "6.0MB allocated"},
+		"allocs": {profile.Allocations, "Allocations: 6.0MB (±35.8%), 6000000 objects, from 30 events",
+			"6.0MB allocated"},
 		"locks":      {profile.Locks, "Locks: 6.00ms (±35.8%) of delay in 6000000 contentions", "6.00ms delay"},
 		"values":     {profile.Values, "6000000 executions, mean 1", "6000000 executions"},
 		"safepoints": {profile.Pauses, "java (pid 1): stopped for 6.00ms in 6000000 pauses", "6.00ms stopped"},
 		"faults":     {profile.Faults, "Page faults: 6000000 (±35.8%) first touches", "6000000 faults"},
 		"barriers":   {profile.Barriers, "Write barriers: 6000000 (±35.8%) cards made dirty", "6000000 dirty_cards"},
-		"offcpu":     {profile.OffCPU, "Off-CPU time: 6.00ms (±35.8%) of all threads together, from 30 events", "6.00ms offcpu"},
-		"wall":       {profile.Wall, "Wall time: 6.00ms (±35.8%) of all threads together, from 30 events", "6.00ms wall"},
-		"cpi":        {profile.Cycles, "6000000 cycles, 6000000 instructions, CPI 1.00", "6000000 cycles"},
+		"offcpu": {profile.OffCPU, "Off-CPU time: 6.00ms (±35.8%) of all threads together, from 30 events",
+			"6.00ms offcpu"},
+		"wall": {profile.Wall, "Wall time: 6.00ms (±35.8%) of all threads together, from 30 events",
+			"6.00ms wall"},
+		"cpi": {profile.Cycles, "6000000 cycles, 6000000 instructions, CPI 1.00", "6000000 cycles"},
 	} {
 		path := storedEvents(t, test.kind)
 		for _, args := range [][]string{{path}, {"--view=" + view, path}, {"--view=tree", path}} {
@@ -170,7 +177,8 @@ func TestReportContexts(t *testing.T) {
 	tree.Add([]symbol.Symbol{symbol.Intern(symbol.Frame{Function: "com.acme.Main.hot"})}, 3)
 	p := &profile.Profile{Processes: []*profile.Process{{
 		PID: 1, Comm: "java", Threads: []*profile.Thread{{TID: 1, Context: profile.Ambiguous, Tree: tree}},
-		Contexts: &profile.Contexts{Mode: profile.ContextChain, Walked: 1, Linked: 3, Ambiguous: 3, Nodes: 8, Shared: 2, Methods: 5},
+		Contexts: &profile.Contexts{Mode: profile.ContextChain, Walked: 1, Linked: 3, Ambiguous: 3, Nodes: 8, Shared: 2,
+			Methods: 5},
 	}}}
 	path := filepath.Join(t.TempDir(), "chain.pb.gz")
 	if err := sink.Write(path, nil, p, sink.ContentOf(p)); err != nil {
@@ -180,7 +188,8 @@ func TestReportContexts(t *testing.T) {
 	if err := showReport(context.Background(), []string{"--view=contexts", path}, &stdout, &stderr); err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"2 (25.0%)", "1.6  java (pid 1)", "75.0%", "[a] com.acme.Main.hot", "several fit and share the weight"} {
+	for _, want := range []string{"2 (25.0%)", "1.6  java (pid 1)", "75.0%", "[a] com.acme.Main.hot",
+		"several fit and share the weight"} {
 		if !strings.Contains(stdout.String(), want) {
 			t.Errorf("no %q in\n%s", want, &stdout)
 		}
@@ -211,7 +220,8 @@ func TestReportDirectory(t *testing.T) {
 		want []string
 	}{
 		{[]string{copies(t, one)}, []string{"90.0%       9", "samples: 10, 2 lost"}},
-		{[]string{copies(t, one, one, one)}, []string{"90.0%      27", "samples: 30, 6 lost (ring_full 6)", "3 recordings of /"}},
+		{[]string{copies(t, one, one, one)}, []string{"90.0%      27", "samples: 30, 6 lost (ring_full 6)",
+			"3 recordings of /"}},
 		{[]string{copies(t, allocations, allocations)}, []string{"Allocations", "2 recordings of /"}},
 		{[]string{"--view=tree", copies(t, one, one)}, []string{"com.acme.Main.hot s:18(90.0%)"}},
 		{[]string{"--window=2", copies(t, one, one)}, []string{"90.0%       9", "samples: 10, 2 lost"}},
@@ -241,7 +251,8 @@ func TestReportErrors(t *testing.T) {
 	}{
 		{nil, "name one file"},
 		{[]string{path, path}, "name one file"},
-		{[]string{"--view=flame", path}, `unknown view "flame": choose methods, threads, tree, contexts, edges, layers, versions, timeline; of events allocs, locks, values, faults, barriers, cpi, safepoints, offcpu or wall`},
+		{[]string{"--view=flame", path},
+			`unknown view "flame": choose methods, threads, tree, contexts, edges, layers, versions, timeline; of events allocs, locks, values, faults, barriers, cpi, safepoints, offcpu or wall`},
 		{[]string{"--view=contexts", path}, "record one with vmprof-agent record --context=chain"},
 		{[]string{"--window=1", path}, "the profile has no windows: record some with vmprof-agent record --window=10s"},
 		{[]string{"--window=0", path}, "--window needs the number of a window"},
@@ -250,7 +261,8 @@ func TestReportErrors(t *testing.T) {
 		{[]string{"--view=layers", path}, "record some with vmprof-agent record -e calls"},
 		{[]string{"--view=", path}, `unknown view ""`},
 		{[]string{"--view=allocs", path}, "record some with vmprof-agent record -e alloc"},
-		{[]string{"--view=locks", storedEvents(t, profile.Allocations)}, "the profile has no locks: record some with vmprof-agent record -e lock"},
+		{[]string{"--view=locks", storedEvents(t, profile.Allocations)},
+			"the profile has no locks: record some with vmprof-agent record -e lock"},
 		{[]string{"--app=com.acme.", path}, "--app is for --view=layers"},
 		{[]string{"--view=layers", "--app=(", path}, "neither a prefix nor a regular expression"},
 		{[]string{"--view=layers", "--app=", path}, "needs a prefix"},
@@ -284,7 +296,9 @@ func TestReportHelp(t *testing.T) {
 		t.Fatal(err)
 	}
 	help := stdout.String() + stderr.String()
-	for _, want := range []string{"Usage: vmprof-agent report", "--view", "--min-share", "--number", "--width", "--app", "--window", "contexts", "edges", "layers", "allocs", "locks", "values", "faults", "cpi", "safepoints", "-tagleaf=class"} {
+	for _, want := range []string{"Usage: vmprof-agent report", "--view", "--min-share", "--number", "--width", "--app",
+		"--window", "contexts", "edges", "layers", "allocs", "locks", "values", "faults", "cpi", "safepoints",
+		"-tagleaf=class"} {
 		if !strings.Contains(help, want) {
 			t.Errorf("the help does not mention %s:\n%s", want, help)
 		}

@@ -47,7 +47,8 @@ func (r *rescuer) write(path string, write func(path string) error) (where strin
 	if where := r.elsewhere(path, write); where != "" {
 		return where, fmt.Errorf("%w. It is in %s instead", err, where)
 	}
-	fmt.Fprintf(r.say, "vmprof-agent: %v. No other place has room either: the recording stays in memory until there is some (Ctrl-C gives it up)\n", err)
+	fmt.Fprintf(r.say, "vmprof-agent: %v. No other place has room either: the recording stays in memory until there "+
+		"is some (Ctrl-C gives it up)\n", err)
 	// The context ends with the recording.
 	waiting, stop := signal.NotifyContext(context.WithoutCancel(r.ctx), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	defer stop()

@@ -31,7 +31,8 @@ func TestRecordingOnFullDisk(t *testing.T) {
 		t.Fatal(err)
 	}
 	together, err = o.writeTogether(io.Discard, outputs, together)
-	if failed = errors.Join(failed, err); !errors.Is(failed, syscall.ENOSPC) || strings.Count(failed.Error(), "It is in "+room) != 2 {
+	if failed = errors.Join(failed, err); !errors.Is(failed, syscall.ENOSPC) ||
+		strings.Count(failed.Error(), "It is in "+room) != 2 {
 		t.Errorf("the error is %v", failed)
 	}
 	var out bytes.Buffer
@@ -39,7 +40,8 @@ func TestRecordingOnFullDisk(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, where := range append(together, outputs[0].path) {
-		if info, err := os.Stat(where); err != nil || info.Size() == 0 || !strings.Contains(out.String(), "written to "+where+"\n") {
+		if info, err := os.Stat(where); err != nil || info.Size() == 0 ||
+			!strings.Contains(out.String(), "written to "+where+"\n") {
 			t.Errorf("%s: %v, and the summary is\n%s", where, err, out.String())
 		}
 	}
@@ -60,10 +62,12 @@ func TestRecordingInMemory(t *testing.T) {
 		}
 		return nil
 	})
-	if err != nil || where != path || attempts != 4 || !strings.Contains(said.String(), "stays in memory until there is some") {
+	if err != nil || where != path || attempts != 4 || !strings.Contains(said.String(),
+		"stays in memory until there is some") {
 		t.Errorf("%q after %d attempts, %v, and it said %q", where, attempts, err, said.String())
 	}
-	if where, err := r.write(path, func(string) error { return errors.New("not a profile") }); where != "" || err == nil {
+	if where, err := r.write(path, func(string) error { return errors.New("not a profile") }); where != "" ||
+		err == nil {
 		t.Errorf("another error: %q, %v", where, err)
 	}
 }

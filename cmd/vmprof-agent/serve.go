@@ -130,7 +130,8 @@ func parseServe(args []string, stderr io.Writer) (*serveOptions, error) {
 	case o.maxMethods < 0 || o.maxServices < 0:
 		return nil, usageError("--metrics-max-methods and --metrics-max-services cannot be negative")
 	}
-	if err := errors.Join(o.socket.check(fs, o.listen), o.log.check(), o.check(fs), o.history.check(fs), o.contexts.read(fs, false), o.own.read(o.contents()), o.exec.check(fs)); err != nil {
+	if err := errors.Join(o.socket.check(fs, o.listen), o.log.check(), o.check(fs), o.history.check(fs),
+		o.contexts.read(fs, false), o.own.read(o.contents()), o.exec.check(fs)); err != nil {
 		return nil, err
 	}
 	return &o, o.slow.check(&o.targets, &o.eventFlags)
@@ -169,7 +170,8 @@ func serve(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	// There is nothing to read anew: the web configuration is read for each connection and request.
 	signal.Ignore(syscall.SIGHUP)
 	options := agent.Options{
-		Frequency: o.frequency, Clock: o.clock, PIDs: pids, Version: version.String(), Log: log, Settle: settle(), MaxContexts: maxContexts(debug.SetMemoryLimit(-1)),
+		Frequency: o.frequency, Clock: o.clock, PIDs: pids, Version: version.String(), Log: log, Settle: settle(),
+		MaxContexts: maxContexts(debug.SetMemoryLimit(-1)),
 	}
 	o.apply(&options)
 	o.contexts.apply(&options)
@@ -238,7 +240,9 @@ type profiler interface {
 }
 
 // run serves p on ln until ctx ends or something fails.
-func (o *serveOptions) run(ctx context.Context, p profiler, ln *httpd.Listener, length time.Duration, log *slog.Logger) error {
+func (o *serveOptions) run(
+	ctx context.Context, p profiler, ln *httpd.Listener, length time.Duration, log *slog.Logger,
+) error {
 	build := version.Get()
 	var names []string
 	if o.calls {
@@ -269,8 +273,9 @@ func (o *serveOptions) run(ctx context.Context, p profiler, ln *httpd.Listener, 
 	}
 	metrics, err := prom.New(p, &prom.Options{
 		Passwords: passwords, TLSFailures: tlsFailures, History: past, Rules: ruleStates, Program: programState,
-		MaxMethods: orNone(o.maxMethods), MaxServices: orNone(o.maxServices), NoTime: !o.time, Engines: names, Events: o.events.Kinds,
-		Build: prom.Build{Version: build.Version, Revision: build.Revision, GoVersion: build.Go},
+		MaxMethods: orNone(o.maxMethods), MaxServices: orNone(o.maxServices), NoTime: !o.time, Engines: names,
+		Events: o.events.Kinds,
+		Build:  prom.Build{Version: build.Version, Revision: build.Revision, GoVersion: build.Go},
 	})
 	if err != nil {
 		return err

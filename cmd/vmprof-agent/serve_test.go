@@ -55,7 +55,8 @@ func (s *scripted) Stats() profile.Stats { return s.stats }
 
 var (
 	ofTime        = profile.Stats{Ready: true, Ticks: true, Time: true}
-	ofAllocations = profile.Stats{Ready: true, Events: &profile.EventStats{Kinds: []profile.EventKind{profile.Allocations}}}
+	ofAllocations = profile.Stats{Ready: true,
+		Events: &profile.EventStats{Kinds: []profile.EventKind{profile.Allocations}}}
 )
 
 func window() *profile.Profile {
@@ -63,9 +64,11 @@ func window() *profile.Profile {
 	tree.Add([]symbol.Symbol{symbol.Intern(symbol.Frame{Function: "com.acme.Main.hot"})}, 64)
 	return &profile.Profile{
 		Duration: 10 * time.Second, Period: time.Second / 128,
-		Processes: []*profile.Process{{PID: 1, Comm: "java", Service: "shop", Runtime: "hotspot", Threads: []*profile.Thread{{TID: 1, Tree: tree}},
+		Processes: []*profile.Process{{PID: 1, Comm: "java", Service: "shop", Runtime: "hotspot",
+			Threads: []*profile.Thread{{TID: 1, Tree: tree}},
 			Events: []*profile.Events{{Kind: profile.Allocations, Rows: []profile.EventRow{
-				{EventLabels: profile.EventLabels{Class: "com.acme.Cart"}, Events: 1, Values: [profile.MaxEventValues]float64{2, 640}}}}}}},
+				{EventLabels: profile.EventLabels{Class: "com.acme.Cart"}, Events: 1,
+					Values: [profile.MaxEventValues]float64{2, 640}}}}}}},
 	}
 }
 
@@ -91,7 +94,8 @@ func TestServe(t *testing.T) {
 		{[]string{"--metrics-max-services=0"}, ofTime, map[string]string{
 			"/metrics": `vmprof_cpu_seconds_total{method="(other)",runtime="hotspot",service="(other)"} 0.5`,
 		}, nil},
-		{[]string{"--rule", `hot: sum(cpu) by service where stack.anyMatches("hot$")`, "--rule", "cold: share(samples) where command == 'x'"}, ofTime, map[string]string{
+		{[]string{"--rule", `hot: sum(cpu) by service where stack.anyMatches("hot$")`, "--rule",
+			"cold: share(samples) where command == 'x'"}, ofTime, map[string]string{
 			"/metrics": `vmprof_rule_failures_total{cause="busy",rule="hot"} 0`,
 		}, nil},
 		{[]string{"-e", "alloc"}, ofAllocations, map[string]string{
@@ -174,7 +178,8 @@ func TestServeFails(t *testing.T) {
 	}
 	failure := errors.New("a CPU caught fire")
 	p := &scripted{observed: make(chan struct{}), failure: failure}
-	if err := new(serveOptions).run(t.Context(), p, ln, time.Hour, slog.New(slog.DiscardHandler)); !errors.Is(err, failure) {
+	if err := new(serveOptions).run(t.Context(), p, ln, time.Hour, slog.New(slog.DiscardHandler)); !errors.Is(err,
+		failure) {
 		t.Errorf("%v, want %v", err, failure)
 	}
 }
@@ -221,7 +226,8 @@ func TestServeHelp(t *testing.T) {
 	if err := serve(t.Context(), []string{"--help"}, io.Discard, &stderr); !errors.Is(err, pflag.ErrHelp) {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"Usage: vmprof-agent serve", "/metrics", "/healthz", "--web.listen-address", "127.0.0.1:9464", "--web.config.file", "--metrics-max-methods"} {
+	for _, want := range []string{"Usage: vmprof-agent serve", "/metrics", "/healthz", "--web.listen-address",
+		"127.0.0.1:9464", "--web.config.file", "--metrics-max-methods"} {
 		if !strings.Contains(stderr.String(), want) {
 			t.Errorf("the help does not mention %s:\n%s", want, &stderr)
 		}

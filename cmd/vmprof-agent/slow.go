@@ -35,7 +35,8 @@ func (f *slowFlags) check(targets *targets, e *eventFlags) (err error) {
 	case len(targets.words) == 0:
 		return usageError("--slow needs the JVMs whose calls are to be followed: -p")
 	case e.calls || e.events.MonitorEnters:
-		return usageError("--slow sets breakpoints of its own, and counts all calls: remove -e calls and --monitor-enters")
+		return usageError("--slow sets breakpoints of its own, and counts all calls: remove -e calls and " +
+			"--monitor-enters")
 	case !slices.ContainsFunc(e.parts(), part.wall):
 		return usageError("--slow needs -e wall")
 	}
@@ -54,7 +55,8 @@ func (f *slowFlags) checkRecording(o *recordOptions) error {
 		return usageError("--slow sets breakpoints of its own, and counts all calls: remove --exact and --count")
 	}
 	if flat, err := o.flatOutput(sink.FormatPprof, sink.FormatHTML); err == nil && flat != "" {
-		return usageError(fmt.Sprintf("%s cannot keep slow calls: use an output that ends in .pb.gz or .html for --slow", flat))
+		return usageError(fmt.Sprintf("%s cannot keep slow calls: use an output that ends in .pb.gz or .html for "+
+			"--slow", flat))
 	}
 	return f.check(&o.targets, &o.eventFlags)
 }
@@ -78,7 +80,10 @@ func (f *slowFlags) apply(ctx context.Context, pids []int, budget float64, to *a
 	if f.text == "" {
 		return nil
 	}
-	jvms := slices.DeleteFunc(slices.Clone(pids), func(pid int) bool { return !hotspot.Serves(ctx, proc.DefaultRoot, pid) })
+	jvms := slices.DeleteFunc(slices.Clone(pids), func(pid int) bool {
+		return !hotspot.Serves(ctx, proc.DefaultRoot,
+			pid)
+	})
 	if len(jvms) == 0 {
 		return errors.New("--slow: none of the processes is a JVM")
 	}

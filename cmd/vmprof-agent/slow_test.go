@@ -21,8 +21,9 @@ func TestSlowFlag(t *testing.T) {
 		"-e offcpu --slow=a.B.c -p 1":                             "--slow needs -e wall",
 		"-e wall --slow=a.B.c -p 1 -d 10s --window=2s -o s.pb.gz": "",
 		"-e wall --slow=a.B.c --count=a.B.c -p 1":                 "--count",
-		"-e wall --slow=a.B.c -p 1 -o s.folded":                   "s.folded cannot keep slow calls: use an output that ends in .pb.gz or .html",
-		"-e wall --slow=a.B.c -p 1 -o s.pb.gz -o s.txt":           "s.txt cannot keep slow calls",
+		"-e wall --slow=a.B.c -p 1 -o s.folded": "s.folded cannot keep slow calls: use an output " +
+			"that ends in .pb.gz or .html",
+		"-e wall --slow=a.B.c -p 1 -o s.pb.gz -o s.txt": "s.txt cannot keep slow calls",
 	} {
 		checkSlowFlag(t, "record "+args, want, func() error {
 			_, err := parseRecord(strings.Fields(args), io.Discard)
@@ -56,7 +57,8 @@ func checkSlowFlag(t *testing.T, args, want string, parse func() error) {
 func TestReportURL(t *testing.T) {
 	p := window()
 	p.Followed = "com.acme.Api.handle"
-	p.Processes[0].Slow = []profile.SlowCall{{TID: 7, Thread: "http-1", Start: p.Start, Length: time.Second, Parts: []profile.SlowPart{{State: "blocked", Cause: "socket", Time: 1e9}}}}
+	p.Processes[0].Slow = []profile.SlowCall{{TID: 7, Thread: "http-1", Start: p.Start, Length: time.Second,
+		Parts: []profile.SlowPart{{State: "blocked", Cause: "socket", Time: 1e9}}}}
 	stored, err := sink.Pprof(p, sink.OfEvents(profile.Wall)|sink.CallCounts|sink.Slow)
 	if err != nil {
 		t.Fatal(err)

@@ -44,7 +44,8 @@ func (s *socketFlags) check(fs *pflag.FlagSet, listen string) error {
 	if g, err := user.LookupGroup(s.group); err == nil {
 		s.group = g.Gid
 	}
-	return errors.Join(readID("web.socket-owner", s.owner, &s.access.UID), readID("web.socket-group", s.group, &s.access.GID))
+	return errors.Join(readID("web.socket-owner", s.owner, &s.access.UID),
+		readID("web.socket-group", s.group, &s.access.GID))
 }
 
 // readID reads the number of a user or a group; "" leaves it.

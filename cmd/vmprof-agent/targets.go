@@ -78,7 +78,8 @@ func (c candidate) String() string {
 // names are what the process is called: its service with and without the suffix of a unit, its
 // application and main class with and without the package, its container, and its own name.
 func (c candidate) names() []string {
-	list := append([]string{c.comm, c.Service, strings.TrimSuffix(c.Service, unitSuffix), c.Application, c.Main}, c.containers()...)
+	list := append([]string{c.comm, c.Service, strings.TrimSuffix(c.Service, unitSuffix), c.Application, c.Main},
+		c.containers()...)
 	list = append(list, c.others...)
 	for _, class := range append([]string{c.Application, c.Main}, c.others...) {
 		if i := strings.LastIndexAny(class, ".$"); i >= 0 {
@@ -145,7 +146,8 @@ func (t *targets) pids(list func() ([]candidate, error)) (pids []int, err error)
 		case len(found) == 0:
 			return nil, fmt.Errorf("no process is called %s%s", word, listOf("; there are", applications(all)))
 		case len(found) > 1 && !isPattern(word):
-			return nil, fmt.Errorf("%d processes are called %s: give one pid, or -p %s for all of them%s", len(found), word, pidList(found), listOf("", found))
+			return nil, fmt.Errorf("%d processes are called %s: give one pid, or -p %s for all of them%s", len(found),
+				word, pidList(found), listOf("", found))
 		}
 		for _, c := range found {
 			pids = append(pids, c.pid)
@@ -256,6 +258,7 @@ func inquire(ctx context.Context, root proc.Root, pool *proc.Pool, pid int, host
 	if proc.NeedsLaunch(exe, cgroup) {
 		launch, _ = proc.Call(ctx, pool, pid, func() (proc.Launch, error) { return root.Launch(pid) })
 	}
-	c.Workload, c.java, c.others = proc.WorkloadOf(cgroup, &launch, c.comm, host), proc.IsJava(exe), proc.ApplicationNames(&launch)
+	c.Workload, c.java, c.others = proc.WorkloadOf(cgroup, &launch, c.comm, host), proc.IsJava(exe),
+		proc.ApplicationNames(&launch)
 	return c, true
 }

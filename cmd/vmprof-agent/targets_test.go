@@ -18,15 +18,21 @@ import (
 func TestTargets(t *testing.T) {
 	machine := []candidate{
 		{pid: 10, comm: "nginx", Workload: proc.Workload{Service: "nginx.service", Unit: "nginx.service"}},
-		{pid: 20, comm: "java", java: true, Workload: proc.Workload{Service: "shop.service", Unit: "shop.service", Application: "shop", Main: "com.acme.shop.Main"}},
-		{pid: 21, comm: "java", java: true, Workload: proc.Workload{Service: "com.acme.Orders", Application: "com.acme.Orders", Main: "com.acme.Orders"}},
-		{pid: 22, comm: "java", java: true, Workload: proc.Workload{Service: "com.acme.Orders", Application: "com.acme.Orders", Main: "com.acme.Orders"}},
-		{pid: 30, comm: "java", java: true, Workload: proc.Workload{Service: "3f4a9c0d7be1", ContainerID: "3f4a9c0d7be1"}},
+		{pid: 20, comm: "java", java: true, Workload: proc.Workload{Service: "shop.service", Unit: "shop.service",
+			Application: "shop", Main: "com.acme.shop.Main"}},
+		{pid: 21, comm: "java", java: true, Workload: proc.Workload{Service: "com.acme.Orders",
+			Application: "com.acme.Orders", Main: "com.acme.Orders"}},
+		{pid: 22, comm: "java", java: true, Workload: proc.Workload{Service: "com.acme.Orders",
+			Application: "com.acme.Orders", Main: "com.acme.Orders"}},
+		{pid: 30, comm: "java", java: true, Workload: proc.Workload{Service: "3f4a9c0d7be1",
+			ContainerID: "3f4a9c0d7be1"}},
 		{pid: 31, comm: "java", java: true, Workload: proc.Workload{
-			Service: "com.acme.Cart", Application: "com.acme.Cart", Container: "web", ContainerID: "aaaa9c0d7be1", Pod: "web-7d9f8b6c5-x2x4z"}},
+			Service: "com.acme.Cart", Application: "com.acme.Cart", Container: "web", ContainerID: "aaaa9c0d7be1",
+			Pod: "web-7d9f8b6c5-x2x4z"}},
 		{pid: 40, comm: "bash", Workload: proc.Workload{Service: "bash"}},
 		{pid: 41, comm: "3f4a", Workload: proc.Workload{Service: "3f4a"}},
-		{pid: 50, comm: "java", java: true, Workload: proc.Workload{Service: "billing", Application: "billing", Main: "com.acme.Bill"}, others: []string{"billing", "invoices"}},
+		{pid: 50, comm: "java", java: true, Workload: proc.Workload{Service: "billing", Application: "billing",
+			Main: "com.acme.Bill"}, others: []string{"billing", "invoices"}},
 	}
 	for _, test := range []struct {
 		words string
@@ -54,15 +60,18 @@ func TestTargets(t *testing.T) {
 		{"container:web", []int{31}, ""},
 		{"container:*", []int{30, 31}, ""},
 		{"web-7d9f8b6c5-x2x4z", []int{31}, ""},
-		{"Orders", nil, "2 processes are called Orders: give one pid, or -p 21,22 for all of them\n       21  com.acme.Orders, java\n       22"},
-		{"unit:bash", nil, "no process is called unit:bash; there are\n       20  shop.service (shop, com.acme.shop.Main), java\n"},
+		{"Orders", nil, "2 processes are called Orders: give one pid, or -p 21,22 for all of them\n       21  " +
+			"com.acme.Orders, java\n       22"},
+		{"unit:bash", nil, "no process is called unit:bash; there are\n       20  shop.service (shop, " +
+			"com.acme.shop.Main), java\n"},
 		{"unknown", nil, "\n       30  3f4a9c0d7be1, java\n"},
 		{"0", nil, "-p 0 is no process"},
 		{"-3", nil, "-p -3 is no process"},
 		{"[", nil, "neither a pid nor a name nor a pattern"},
 	} {
 		got, err := (&targets{strings.Fields(test.words)}).pids(func() ([]candidate, error) { return machine, nil })
-		if !slices.Equal(got, test.want) || (err == nil) != (test.fails == "") || err != nil && !strings.Contains(err.Error(), test.fails) {
+		if !slices.Equal(got, test.want) || (err == nil) != (test.fails == "") || err != nil &&
+			!strings.Contains(err.Error(), test.fails) {
 			t.Errorf("-p %s: %v, %v", test.words, got, err)
 		}
 	}
@@ -70,7 +79,8 @@ func TestTargets(t *testing.T) {
 		t.Errorf("without words: %v, %v", got, err)
 	}
 	why := errors.New("no /proc")
-	if _, err := (&targets{[]string{"shop"}}).pids(func() ([]candidate, error) { return nil, why }); !errors.Is(err, why) {
+	if _, err := (&targets{[]string{"shop"}}).pids(func() ([]candidate, error) { return nil, why }); !errors.Is(err,
+		why) {
 		t.Error(err)
 	}
 }
@@ -86,7 +96,8 @@ func TestProcesses(t *testing.T) {
 		t.Fatal(err)
 	}
 	start := func(arguments ...string) int {
-		cmd := exec.CommandContext(t.Context(), java, append([]string{"--", "-"}, arguments...)...) // which waits for its input
+		// which waits for its input
+		cmd := exec.CommandContext(t.Context(), java, append([]string{"--", "-"}, arguments...)...)
 		in, err := cmd.StdinPipe()
 		if err != nil {
 			t.Fatal(err)
@@ -96,7 +107,8 @@ func TestProcesses(t *testing.T) {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { in.Close(); cmd.Wait() })
-		for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); { // until the kernel has its arguments
+		// until the kernel has its arguments
+		for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); {
 			if arguments, err := proc.DefaultRoot.Arguments(cmd.Process.Pid); err != nil || len(arguments) > 0 {
 				break
 			}
@@ -105,7 +117,8 @@ func TestProcesses(t *testing.T) {
 	}
 	shop := start("-jar", "/opt/shop.jar")
 	// More arguments than are read, so that the main class is unknown.
-	long := start(append(slices.Repeat([]string{"--add-opens", "-D" + strings.Repeat("x", 100<<10)}, 10), "com.acme.Main")...)
+	long := start(append(slices.Repeat([]string{"--add-opens", "-D" + strings.Repeat("x", 100<<10)}, 10),
+		"com.acme.Main")...)
 	all, err := processes(t.Context(), proc.DefaultRoot)
 	if err != nil {
 		t.Fatal(err)
@@ -120,10 +133,12 @@ func TestProcesses(t *testing.T) {
 	if c := byPID[shop]; c.Application != "shop" || c.comm != "java" || !c.matches("shop") {
 		t.Errorf("shop is %+v", c)
 	}
-	if _, err := parseRecord([]string{"shop"}, io.Discard); err == nil || err.Error() != "unexpected argument shop; to profile the running process use -p shop" {
+	if _, err := parseRecord([]string{"shop"}, io.Discard); err == nil ||
+		err.Error() != "unexpected argument shop; to profile the running process use -p shop" {
 		t.Errorf("record shop: %v", err)
 	}
-	if c := byPID[long]; !c.java || !c.matches("java") || len(applications([]candidate{c})) != 1 || !strings.HasSuffix(c.String(), "java") {
+	if c := byPID[long]; !c.java || !c.matches("java") || len(applications([]candidate{c})) != 1 ||
+		!strings.HasSuffix(c.String(), "java") {
 		t.Errorf("a JVM with a megabyte of arguments is %+v", c)
 	}
 }
@@ -132,11 +147,13 @@ func TestProcesses(t *testing.T) {
 // machine.
 func TestTargetsEmpty(t *testing.T) {
 	for _, args := range [][]string{
-		{"record", "-p", ""}, {"record", "-p", " "}, {"record", "-p", "shop,"}, {"record", "--pid="}, {"serve", "-p", ""}, {"probes", "-p", ""},
+		{"record", "-p", ""}, {"record", "-p", " "}, {"record", "-p", "shop,"}, {"record", "--pid="},
+		{"serve", "-p", ""}, {"probes", "-p", ""},
 		{"audit", "--method", "a.B.c", "-p", ""}, {"audit", "--method", "a.B.c", "-p", "7", "-p", ""},
 	} {
 		var stdout, stderr bytes.Buffer
-		if code := run(t.Context(), args, &stdout, &stderr); code != 2 || !strings.Contains(stderr.String(), "-p, --pid") {
+		if code := run(t.Context(), args, &stdout, &stderr); code != 2 ||
+			!strings.Contains(stderr.String(), "-p, --pid") {
 			t.Errorf("%q: exit code %d, %q", args, code, &stderr)
 		}
 	}
@@ -147,15 +164,18 @@ func TestApplicationNames(t *testing.T) {
 	for _, test := range []struct{ command, environment, want string }{
 		{"java com.acme.Shop", "", "com.acme.Shop"},
 		{"java com.acme.Shop", "OTEL_SERVICE_NAME=checkout", "checkout com.acme.Shop"},
-		{"java -Dspring.application.name=orders -jar /opt/shop-1.2.jar", "OTEL_SERVICE_NAME=checkout", "checkout orders shop"},
+		{"java -Dspring.application.name=orders -jar /opt/shop-1.2.jar", "OTEL_SERVICE_NAME=checkout",
+			"checkout orders shop"},
 		{"java -Dspring.application.name=orders -jar orders.jar", "", "orders"},
 		{"java -cp " + strings.Repeat("x", 10), "", ""},
 	} {
-		if got := strings.Join(proc.ApplicationNames(&proc.Launch{Arguments: strings.Fields(test.command), Environment: strings.Fields(test.environment)}), " "); got != test.want {
+		if got := strings.Join(proc.ApplicationNames(&proc.Launch{Arguments: strings.Fields(test.command),
+			Environment: strings.Fields(test.environment)}), " "); got != test.want {
 			t.Errorf("%s %s: %q, want %q", test.environment, test.command, got, test.want)
 		}
 	}
-	if line := (candidate{pid: 7, comm: "java", Workload: proc.Workload{Service: "java"}, java: true}).String(); strings.TrimSpace(line) != "7  java" {
+	if line := (candidate{pid: 7, comm: "java", Workload: proc.Workload{Service: "java"},
+		java: true}).String(); strings.TrimSpace(line) != "7  java" {
 		t.Errorf("%q", line)
 	}
 }

@@ -74,7 +74,8 @@ func parseTop(args []string, stderr io.Writer) (*topOptions, error) {
 	}
 	switch {
 	case fs.NArg() > 0 && isURL(fs.Arg(0)):
-		return nil, usageError(fmt.Sprintf("top samples by itself; to see what serve records: vmprof-agent report %s", fs.Arg(0)))
+		return nil, usageError(fmt.Sprintf("top samples by itself; to see what serve records: vmprof-agent report %s",
+			fs.Arg(0)))
 	case fs.NArg() > 0:
 		return nil, unexpected(fs.Arg(0), "; choose processes with -p")
 	case o.frequency < 1:
@@ -130,7 +131,8 @@ func topVerb(ctx context.Context, args []string, stdout, stderr io.Writer) error
 // options are those of the agents: of CPU time, and of each kind of events.
 func (o *topOptions) options(log io.Writer) agent.Options {
 	return agent.Options{
-		Frequency: o.frequency, Clock: o.clock, Filter: len(o.targets.words) > 0, Version: version.String(), Log: topLogger(log),
+		Frequency: o.frequency, Clock: o.clock, Filter: len(o.targets.words) > 0, Version: version.String(),
+		Log:         topLogger(log),
 		MaxContexts: maxContexts(debug.SetMemoryLimit(-1)) / 2, // the other half is for events
 	}
 }
@@ -174,7 +176,8 @@ func (o *topOptions) run(ctx context.Context, a *agent.Agent, warnings *warnings
 			}
 		})
 	}
-	recorder := &eventRecorder{options: o.options(warnings), follower: o.follower, interval: o.interval, budget: o.share, wanted: make(chan int, 1), states: make(chan eventState), show: show}
+	recorder := &eventRecorder{options: o.options(warnings), follower: o.follower, interval: o.interval,
+		budget: o.share, wanted: make(chan int, 1), states: make(chan eventState), show: show}
 	background(func() error { return a.Run(ctx) })
 	background(func() error {
 		return a.Follow(ctx, o.interval, func(p *profile.Profile) { show(topWindow{profile: p}) })
@@ -359,7 +362,8 @@ func (r *eventRecorder) run(ctx context.Context) error {
 				of := profile.EventKind(kind)
 				r.say(ctx, of, "attaching probes; the first "+of.String()+" events come in some seconds")
 				// What fails here costs this view only.
-				if err := proc.Catch(func() error { return r.record(recording, of) }); err != nil && recording.Err() == nil {
+				if err := proc.Catch(func() error { return r.record(recording, of) }); err != nil &&
+					recording.Err() == nil {
 					r.say(ctx, of, "cannot record: "+err.Error())
 				}
 			}()

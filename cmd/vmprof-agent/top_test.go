@@ -25,7 +25,8 @@ func TestTopRefusals(t *testing.T) {
 		{"--none", "unknown flag"},
 	} {
 		var stdout, stderr bytes.Buffer
-		if code := run(context.Background(), append([]string{"top"}, strings.Fields(c.args)...), &stdout, &stderr); code != 2 {
+		if code := run(context.Background(), append([]string{"top"}, strings.Fields(c.args)...), &stdout,
+			&stderr); code != 2 {
 			t.Errorf("top %s: exit code %d", c.args, code)
 		}
 		if !strings.Contains(stderr.String(), c.want) || stdout.Len() > 0 {
@@ -82,7 +83,8 @@ func TestTopWarnings(t *testing.T) {
 
 func TestWriteShown(t *testing.T) {
 	window := func(n int) *profile.Profile {
-		return &profile.Profile{Start: time.Unix(int64(2*n), 0), Duration: 2 * time.Second, Period: 10 * time.Millisecond}
+		return &profile.Profile{Start: time.Unix(int64(2*n), 0), Duration: 2 * time.Second,
+			Period: 10 * time.Millisecond}
 	}
 	w := &top.Write{Profiles: []*profile.Profile{window(0), window(1)}}
 	var path string
@@ -97,7 +99,8 @@ func TestWriteShown(t *testing.T) {
 		}
 	}
 	for _, c := range []struct{ path, want string }{
-		{sink.Stdout, "give a file"}, {filepath.Join(path, "none.pb.gz"), "not written: "}, {"x.unknown", "not written: "}, {"x.folded", "use .html"},
+		{sink.Stdout, "give a file"}, {filepath.Join(path, "none.pb.gz"), "not written: "},
+		{"x.unknown", "not written: "}, {"x.folded", "use .html"},
 	} {
 		w.Path = c.path
 		if got := writeShown(w); !strings.Contains(got, c.want) {

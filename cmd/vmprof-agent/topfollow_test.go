@@ -108,7 +108,8 @@ func TestFollower(t *testing.T) {
 		t.Errorf("it is said again: %q", news)
 	}
 	third := sleeper(t, name)
-	if news := look(f); news == "" || !slices.Contains(one.pids, third.Process.Pid) || slices.Contains(two.pids, third.Process.Pid) {
+	if news := look(f); news == "" || !slices.Contains(one.pids, third.Process.Pid) ||
+		slices.Contains(two.pids, third.Process.Pid) {
 		t.Errorf("a third one started: %q, processesChosen are %v and %v", news, one.pids, two.pids)
 	}
 }
@@ -132,7 +133,8 @@ func TestFollowerOfPIDs(t *testing.T) {
 	}
 	command.Process.Kill() // and is a zombie
 	var news string
-	for deadline := time.Now().Add(wait.Long); news == "" && time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(wait.Long); news == "" &&
+		time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
 		if news, err = f.look(t.Context()); err != nil {
 			t.Fatal(err)
 		}

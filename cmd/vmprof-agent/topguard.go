@@ -71,12 +71,14 @@ func (g *guard) letGo() {
 // resetScreen ends what tcell may have begun: a synchronized update, its three protocols of the
 // keyboard, the alternate screen, the keypad's mode, bracketed paste, colours. Terminals ignore
 // what they do not know.
-const resetScreen = "\x1b[?2026l" + "\x1b[?9001l\x1b[<u\x1b[>4;0m" + "\x1b[?1049l" + "\x1b[?1l\x1b>\x1b[?7h\x1b[?2004l\x1b[?25h\x1b[0m\r"
+const resetScreen = "\x1b[?2026l" + "\x1b[?9001l\x1b[<u\x1b[>4;0m" + "\x1b[?1049l" +
+	"\x1b[?1l\x1b>\x1b[?7h\x1b[?2004l\x1b[?25h\x1b[0m\r"
 
 // guardTerminal is the verb of a guard.
 func guardTerminal(context.Context, []string, io.Writer, io.Writer) error {
 	// It is in the background of its terminal, and writes nevertheless.
-	signal.Ignore(syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGTTOU, syscall.SIGTTIN, syscall.SIGTSTP)
+	signal.Ignore(syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGTTOU, syscall.SIGTTIN,
+		syscall.SIGTSTP)
 	pipe := os.NewFile(guardPipe, "pipe")
 	var state unix.Termios
 	if err := binary.Read(pipe, binary.NativeEndian, &state); err != nil {

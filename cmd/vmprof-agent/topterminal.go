@@ -51,7 +51,8 @@ func openTerminal() (*terminal, error) {
 		if guard != nil {
 			guard.letGo()
 		}
-		return nil, usageError(fmt.Sprintf("top cannot draw on this terminal (TERM=%s): %v; %s", os.Getenv("TERM"), err, useRecord))
+		return nil, usageError(fmt.Sprintf("top cannot draw on this terminal (TERM=%s): %v; %s", os.Getenv("TERM"), err,
+			useRecord))
 	}
 	t := &terminal{screen: screen, input: make(chan input), quit: make(chan struct{}), guard: guard}
 	events := make(chan tcell.Event)
@@ -88,10 +89,13 @@ func (t *terminal) suspend() error {
 
 // keysOf are the keys without a character.
 var keysOf = map[tcell.Key]top.OtherKey{
-	tcell.KeyUp: top.Up, tcell.KeyDown: top.Down, tcell.KeyPgUp: top.PageUp, tcell.KeyPgDn: top.PageDown, tcell.KeyHome: top.Home,
-	tcell.KeyEnd: top.End, tcell.KeyLeft: top.Left, tcell.KeyRight: top.Right, tcell.KeyEnter: top.Enter, tcell.KeyEscape: top.Escape,
-	tcell.KeyTab: top.Tab, tcell.KeyBacktab: top.BackTab, tcell.KeyBackspace: top.Backspace, tcell.KeyBackspace2: top.Backspace,
-	tcell.KeyCtrlC: top.Interrupt, tcell.KeyCtrlZ: top.Suspend,
+	tcell.KeyUp: top.Up, tcell.KeyDown: top.Down, tcell.KeyPgUp: top.PageUp, tcell.KeyPgDn: top.PageDown,
+	tcell.KeyHome: top.Home,
+	tcell.KeyEnd:  top.End, tcell.KeyLeft: top.Left, tcell.KeyRight: top.Right, tcell.KeyEnter: top.Enter,
+	tcell.KeyEscape: top.Escape,
+	tcell.KeyTab:    top.Tab, tcell.KeyBacktab: top.BackTab, tcell.KeyBackspace: top.Backspace,
+	tcell.KeyBackspace2: top.Backspace,
+	tcell.KeyCtrlC:      top.Interrupt, tcell.KeyCtrlZ: top.Suspend,
 }
 
 // translate makes inputs of events, until there are no more.

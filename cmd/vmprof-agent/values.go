@@ -147,7 +147,8 @@ func (s *valueSearch) err() error {
 	case !errors.Is(s.why, probesite.ErrNotFound):
 		return fmt.Errorf("--probe %s: %s: %w", place, s.mapped, s.why)
 	case s.spec.Library == "":
-		return fmt.Errorf("--probe %s: no file that the process maps has it%s. If a library that is loaded later has it, name that: --probe LIBRARY:%s",
+		return fmt.Errorf("--probe %s: no file that the process maps has it%s. If a library that is loaded later has "+
+			"it, name that: --probe LIBRARY:%s",
 			place, s.didYouMean(), place)
 	}
 	return fmt.Errorf("--probe %s: not in %s%s", place, s.mapped, s.didYouMean())

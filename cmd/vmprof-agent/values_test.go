@@ -63,9 +63,11 @@ func TestValueSearch(t *testing.T) {
 			t.Fatal(err)
 		}
 		for probe, want := range map[string]string{
-			"libjvm.so:usdt:hotspot:gc__begni":                               "did you mean usdt:hotspot:gc__begin",
-			"libjvm.so:func:AllocTracer::send_allocation_in_new_tlap":        "did you mean func:AllocTracer::send_allocation_in_new_tlab",
-			"libjvm.so:func:AllocTraser::send_allocation_in_new_tlab=arg1":   "did you mean func:AllocTracer::send_allocation_in_new_tlab",
+			"libjvm.so:usdt:hotspot:gc__begni": "did you mean usdt:hotspot:gc__begin",
+			"libjvm.so:func:AllocTracer::send_allocation_in_new_tlap": "did you mean " +
+				"func:AllocTracer::send_allocation_in_new_tlab",
+			"libjvm.so:func:AllocTraser::send_allocation_in_new_tlab=arg1": "did you mean " +
+				"func:AllocTracer::send_allocation_in_new_tlab",
 			"libjvm.so:func:AllocTracer::send_allocation_in_new_tlab=arg4":   "",
 			"libjvm.so:func:ObjectMonitor::nothing_here_is_called_like_this": "did you mean func:ObjectMonitor::",
 		} {
@@ -93,17 +95,20 @@ func TestValuesMissed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := o.valuesMissed(t.Context(), &profile.EventStats{Wanted: map[string]time.Duration{"value": time.Second}}, stored); err != nil {
+	if err := o.valuesMissed(t.Context(), &profile.EventStats{Wanted: map[string]time.Duration{"value": time.Second}},
+		stored); err != nil {
 		t.Error(err)
 	}
-	if err := o.valuesMissed(t.Context(), &profile.EventStats{}, stored); err == nil || !strings.Contains(err.Error(), "no process that was recorded has func:mallok; did you mean func:malloc") {
+	if err := o.valuesMissed(t.Context(), &profile.EventStats{}, stored); err == nil ||
+		!strings.Contains(err.Error(), "no process that was recorded has func:mallok; did you mean func:malloc") {
 		t.Error(err)
 	}
 	p.Processes[0].Notes = []string{"values at func:mallok in /lib/libc.so.6 are not recorded: because"}
 	if stored, err = sink.Pprof(p, sink.OfEvents(profile.Values)); err != nil {
 		t.Fatal(err)
 	}
-	if err := o.valuesMissed(t.Context(), &profile.EventStats{}, stored); err == nil || !strings.Contains(err.Error(), "are not recorded: because") {
+	if err := o.valuesMissed(t.Context(), &profile.EventStats{}, stored); err == nil ||
+		!strings.Contains(err.Error(), "are not recorded: because") {
 		t.Error(err)
 	}
 }

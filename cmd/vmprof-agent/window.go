@@ -51,11 +51,14 @@ func (o *recordOptions) checkWindow() error {
 	case o.exact != "":
 		return usageError("--exact counts the whole recording: remove --window")
 	case flat != "":
-		return usageError(fmt.Sprintf("--window needs the pprof format: use an output that ends in .pb.gz instead of %s", flat))
+		return usageError(fmt.Sprintf("--window needs the pprof format: use an output that ends in .pb.gz instead "+
+			"of %s", flat))
 	case o.duration > 0 && o.windows() < 2:
-		return usageError(fmt.Sprintf("--window=%v makes only one window in -d %v: use a shorter window or a longer recording", o.window, o.duration))
+		return usageError(fmt.Sprintf("--window=%v makes only one window in -d %v: use a shorter window or a longer "+
+			"recording", o.window, o.duration))
 	case o.windows() > stored.MaxWindows:
-		return usageError(fmt.Sprintf("--window=%v makes more than %d windows in -d %v: use a longer window", o.window, stored.MaxWindows, o.duration))
+		return usageError(fmt.Sprintf("--window=%v makes more than %d windows in -d %v: use a longer window", o.window,
+			stored.MaxWindows, o.duration))
 	}
 	return nil
 }
@@ -68,7 +71,9 @@ func (o *recordOptions) windows() int64 {
 
 // store writes the outputs, which are of all windows if there are several, and returns the accounts
 // of time. Its errors are those of write.
-func (o *recordOptions) store(stdout io.Writer, last *profile.Profile, r *rotation, outputs []output) (counts profile.Counts, failed, unusable error) {
+func (o *recordOptions) store(
+	stdout io.Writer, last *profile.Profile, r *rotation, outputs []output,
+) (counts profile.Counts, failed, unusable error) {
 	if r == nil {
 		counts := last.Counts
 		failed, unusable := o.write(stdout, last, outputs)

@@ -40,12 +40,14 @@ func TestWindowFlag(t *testing.T) {
 		{"-d 60s --window=-1s", 0, "at least 100ms"},
 		{"-d 10s --window=10s", 0, "makes only one window in -d 10s"},
 		{"-d 10s --window=1m", 0, "makes only one window in -d 10s"},
-		{"-d 10s --window=1s -o all.folded", 0, "needs the pprof format: use an output that ends in .pb.gz instead of all.folded"},
+		{"-d 10s --window=1s -o all.folded", 0,
+			"needs the pprof format: use an output that ends in .pb.gz instead of all.folded"},
 		{"-d 10s --window=1s -o all.txt", 0, "needs the pprof format"},
 		{"-e calls --exact -p 1 -d 10s --window=1s", 0, "--exact counts the whole recording"},
 	} {
 		o, err := parseRecord(strings.Fields(test.args), io.Discard)
-		if (err == nil) != (test.want == "") || err != nil && (!strings.Contains(err.Error(), test.want) || !isUsage(err)) {
+		if (err == nil) != (test.want == "") || err != nil && (!strings.Contains(err.Error(), test.want) ||
+			!isUsage(err)) {
 			t.Errorf("record %s: %v, want %q", test.args, err, test.want)
 			continue
 		}
@@ -63,7 +65,8 @@ func windowOf(n int) *profile.Profile {
 	tree := new(cct.Tree[symbol.Symbol])
 	tree.Add([]symbol.Symbol{symbol.Intern(symbol.Frame{Function: "com.acme.Main.hot"})}, uint64(n))
 	return &profile.Profile{
-		Processes: []*profile.Process{{PID: 1, Threads: []*profile.Thread{{TID: 1, Tree: tree}}}}, Counts: profile.Counts{Folded: uint64(n)},
+		Processes: []*profile.Process{{PID: 1, Threads: []*profile.Thread{{TID: 1, Tree: tree}}}},
+		Counts:    profile.Counts{Folded: uint64(n)},
 	}
 }
 

@@ -32,7 +32,8 @@ const leastMemory = 64_000_000
 
 func (e *execFlags) check(fs *pflag.FlagSet) error {
 	switch {
-	case e.path == "" && (fs.Changed("window-exec-user") || fs.Changed("window-exec-timeout") || fs.Changed("window-exec-memory")):
+	case e.path == "" && (fs.Changed("window-exec-user") || fs.Changed("window-exec-timeout") ||
+		fs.Changed("window-exec-memory")):
 		return usageError("--window-exec-user, -timeout and -memory need --window-exec=PROGRAM")
 	case e.timeout <= 0 || e.timeout > windowLength:
 		return usageError("--window-exec-timeout needs a time of up to 10s, which is the length of a window")

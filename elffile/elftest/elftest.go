@@ -118,7 +118,8 @@ func (m Image) Bytes() []byte {
 	sections[last].Data = names
 
 	header := elf.Header64{
-		Ident:   [elf.EI_NIDENT]byte{0x7f, 'E', 'L', 'F', byte(elf.ELFCLASS64), byte(elf.ELFDATA2LSB), byte(elf.EV_CURRENT)},
+		Ident: [elf.EI_NIDENT]byte{0x7f, 'E', 'L', 'F', byte(elf.ELFCLASS64), byte(elf.ELFDATA2LSB),
+			byte(elf.EV_CURRENT)},
 		Type:    uint16(elf.ET_DYN),
 		Machine: uint16(m.Machine), Version: uint32(elf.EV_CURRENT),
 		Ehsize: 64, Phentsize: 56, Shentsize: 64,

@@ -65,7 +65,8 @@ func image(table, module, tree []byte, more ...elftest.Section) elftest.Image {
 		Segments: []elf.Prog64{elftest.Code(0, base, 0x10000)},
 		Sections: append([]elftest.Section{
 			{Name: ".gopclntab", Data: table, Header: elf.Section64{Type: uint32(elf.SHT_PROGBITS), Addr: tableAt}},
-			{Name: ".go.module", Data: module, Header: elf.Section64{Type: uint32(elf.SHT_PROGBITS), Addr: tableAt + uint64(len(table))}},
+			{Name: ".go.module", Data: module, Header: elf.Section64{Type: uint32(elf.SHT_PROGBITS), Addr: tableAt +
+				uint64(len(table))}},
 			{Name: ".rodata", Data: tree},
 		}, more...),
 		Pad: 0x10000,
@@ -125,7 +126,8 @@ func TestModuleOfRelocatedProgram(t *testing.T) {
 	}
 	sections := elftest.Section{Name: ".rela.dyn", Data: relocations,
 		Header: elf.Section64{Type: uint32(elf.SHT_RELA), Flags: uint64(elf.SHF_ALLOC), Entsize: 24}}
-	if got, err := framesOf(image(table, make([]byte, len(module)), tree, sections).Bytes(), textAt+16); err != nil || !slices.Equal(got, within) {
+	if got, err := framesOf(image(table, make([]byte, len(module)), tree, sections).Bytes(), textAt+16); err != nil ||
+		!slices.Equal(got, within) {
 		t.Errorf("%v, %v, want %v", got, err, within)
 	}
 }
@@ -153,7 +155,8 @@ func TestMalformedTables(t *testing.T) {
 	// Without trees that are right, functions and lines remain.
 	table, module, tree := program()
 	tree[4] = 8 // in the midst of a name
-	if got, err := framesOf(image(table, module, tree).Bytes(), textAt+16); err != nil || len(got) != 1 || got[0].Function != "main.f" {
+	if got, err := framesOf(image(table, module, tree).Bytes(), textAt+16); err != nil || len(got) != 1 ||
+		got[0].Function != "main.f" {
 		t.Errorf("wrong tree: %v, %v", got, err)
 	}
 	// A call that is inlined into itself.

@@ -58,7 +58,8 @@ func (t *Table) function(r io.ReaderAt, i uint32) (f function, err error) {
 		return f, err
 	}
 	word := func(i int) uint32 { return binary.LittleEndian.Uint32(b[4*i:]) }
-	f = function{entry: word(0), end: end, name: word(1), stack: word(4), files: word(5), lines: word(6), unit: word(8), tree: noTree}
+	f = function{entry: word(0), end: end, name: word(1), stack: word(4), files: word(5), lines: word(6), unit: word(8),
+		tree: noTree}
 	if f.entry != begin || f.end <= f.entry {
 		return f, malformed("function from %#x to %#x is at %#x", f.entry, f.end, begin)
 	}

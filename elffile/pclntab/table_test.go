@@ -15,7 +15,8 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/elffile"
 )
 
-var toolchains = flag.String("toolchains", "", "`LIST` of Go toolchains, such as go1.18,go1.26.0, to build the guest with in every way")
+var toolchains = flag.String("toolchains", "",
+	"`LIST` of Go toolchains, such as go1.18,go1.26.0, to build the guest with in every way")
 
 // The runtime says of a program's own addresses what the table says, however the program was
 // linked.
@@ -27,7 +28,8 @@ func TestFramesAreTheRuntimes(t *testing.T) {
 	}
 	for _, toolchain := range strings.Split(*toolchains, ",") {
 		t.Run(toolchain, func(t *testing.T) {
-			for _, args := range [][]string{nil, {"-ldflags=-s -w"}, {"-buildmode=pie"}, {"-buildmode=pie", "-ldflags=-s -w"}} {
+			for _, args := range [][]string{nil, {"-ldflags=-s -w"}, {"-buildmode=pie"},
+				{"-buildmode=pie", "-ldflags=-s -w"}} {
 				compareWithRuntime(t, toolchain, args...)
 			}
 		})
@@ -64,7 +66,8 @@ func compareWithRuntime(t *testing.T, toolchain string, args ...string) {
 	lines := bufio.NewScanner(bytes.NewReader(said))
 	lines.Scan()
 	version, main, _ := strings.Cut(lines.Text(), " ")
-	expands := version >= "go1.23" // before, there is but the innermost function; none of go1.2 to go1.9 can be built with
+	// before, there is but the innermost function; none of go1.2 to go1.9 can be built with
+	expands := version >= "go1.23"
 	bias := address(t, main) - find1(t, table, file, "main.main")
 	addresses, inlined, begins := 0, 0, map[string]int{}
 	for lines.Scan() {
@@ -111,7 +114,8 @@ func compareWithRuntime(t *testing.T, toolchain string, args ...string) {
 	if addresses < 500 || inlined < 50 {
 		t.Errorf("compared %d addresses, %d of them inlined code", addresses, inlined)
 	}
-	if want := map[string]int{"main.main": 38, "main.sum": 31, "main.times": 19, "main.square.area": 17, "main.largest[...]": 21}; table.begun {
+	if want := map[string]int{"main.main": 38, "main.sum": 31, "main.times": 19, "main.square.area": 17,
+		"main.largest[...]": 21}; table.begun {
 		for name, line := range want {
 			if begins[name] != line {
 				t.Errorf("%s begins on line %d, want %d", name, begins[name], line)

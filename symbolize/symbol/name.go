@@ -26,7 +26,8 @@ const unknownIn = "[unknown "
 
 // IsUnknown reports whether a Function is that of a frame without a name.
 func IsUnknown(function string) bool {
-	return function == Unknown || strings.HasPrefix(function, unknownIn) && strings.HasSuffix(function, "]") && strings.Contains(function, "+0x")
+	return function == Unknown || strings.HasPrefix(function, unknownIn) && strings.HasSuffix(function, "]") &&
+		strings.Contains(function, "+0x")
 }
 
 // CleanName is Printable with the bound of this package's names, MaxName.
@@ -80,7 +81,8 @@ const surrogateBytes = 3
 // surrogatePair decodes a character that begins as two surrogates in three bytes each; -1 if there
 // is none.
 func surrogatePair(text string) rune {
-	if len(text) < 2*surrogateBytes || text[0] != 0xed || text[3] != 0xed || text[1]&0xf0 != 0xa0 || text[4]&0xf0 != 0xb0 || text[2]&0xc0 != 0x80 || text[5]&0xc0 != 0x80 {
+	if len(text) < 2*surrogateBytes || text[0] != 0xed || text[3] != 0xed || text[1]&0xf0 != 0xa0 ||
+		text[4]&0xf0 != 0xb0 || text[2]&0xc0 != 0x80 || text[5]&0xc0 != 0x80 {
 		return -1
 	}
 	half := func(at int) rune { return 0xd000 | rune(text[at+1]&0x3f)<<6 | rune(text[at+2]&0x3f) }
@@ -105,7 +107,8 @@ func CommName(comm []byte) string {
 		switch rest := text[at:]; {
 		case surrogatePair(rest) >= 0:
 			size = 2 * surrogateBytes
-		case len(rest) < 2*surrogateBytes && len(rest) >= 2 && rest[0] == 0xed && rest[1]&0xf0 == 0xa0, !utf8.FullRuneInString(rest):
+		case len(rest) < 2*surrogateBytes && len(rest) >= 2 && rest[0] == 0xed && rest[1]&0xf0 == 0xa0,
+			!utf8.FullRuneInString(rest):
 			return CleanName(text[:at])
 		}
 		at += size

@@ -67,7 +67,8 @@ func FuzzCleanName(f *testing.F) {
 
 func checkClean(t *testing.T, name string) {
 	t.Helper()
-	if len(name) > MaxName || !utf8.ValidString(name) || strings.ContainsFunc(name, func(r rune) bool { return !strconv.IsPrint(r) }) {
+	if len(name) > MaxName || !utf8.ValidString(name) || strings.ContainsFunc(name,
+		func(r rune) bool { return !strconv.IsPrint(r) }) {
 		t.Errorf("%q is not clean (%d bytes)", name, len(name))
 	}
 }

@@ -157,7 +157,8 @@ func (t allocTrial) judge(recording *profiler.Recording) (allocResult, error) {
 	sampled, exact := events.Split(rows)
 	r := allocResult{allocTrial: t, events: events.Count(sampled), overlap: events.Compare(sampled, exact)}
 	if r.events == 0 || len(exact) == 0 {
-		return allocResult{}, fmt.Errorf("%d sampled events and %d exact rows\n%s", r.events, len(exact), recording.Output)
+		return allocResult{}, fmt.Errorf("%d sampled events and %d exact rows\n%s", r.events, len(exact),
+			recording.Output)
 	}
 	r.ideal = events.Ideal(events.Cells(exact), int(r.events), allocSimulations, allocSeed)
 	r.objects = events.Sum(sampled, 0) / events.Sum(exact, 0)
@@ -173,13 +174,15 @@ func allocTables(results []allocResult) []harness.Table {
 		"all bytes", "all objects", "furthest off",
 	}}
 	control := report.Table{Header: []string{
-		"program", "time", "buffers", "events", "bytes: overlap %", "ideal", "objects: overlap %", "ideal", "all objects", "furthest off",
+		"program", "time", "buffers", "events", "bytes: overlap %", "ideal", "objects: overlap %", "ideal",
+		"all objects", "furthest off",
 	}}
 	points := func(o float64) string { return fmt.Sprintf("%.1f", o) }
 	for _, r := range results {
 		furthest := fmt.Sprintf("%s %+.1f points", r.furthest, 100*r.off)
 		if r.buffers != "" {
-			control.Add(r.program, r.length.String(), r.buffers, fmt.Sprint(r.events), points(r.overlap.Bytes), points(r.ideal.Bytes),
+			control.Add(r.program, r.length.String(), r.buffers, fmt.Sprint(r.events), points(r.overlap.Bytes),
+				points(r.ideal.Bytes),
 				points(r.overlap.Objects), points(r.ideal.Objects), change(r.objects), furthest)
 			continue
 		}
@@ -188,7 +191,8 @@ func allocTables(results []allocResult) []harness.Table {
 			points(r.overlap.Objects), points(r.ideal.Objects), change(r.bytes), change(r.objects), furthest)
 	}
 	tables := []harness.Table{
-		{Marker: "alloc", Table: table}, {Marker: "alloc-classes", Table: allocClassTable(results)}, {Marker: "alloc-buffers", Table: control},
+		{Marker: "alloc", Table: table}, {Marker: "alloc-classes", Table: allocClassTable(results)},
+		{Marker: "alloc-buffers", Table: control},
 	}
 	return slices.DeleteFunc(tables, func(t harness.Table) bool { return len(t.Rows) == 0 })
 }
@@ -204,7 +208,8 @@ func allocClassTable(results []allocResult) report.Table {
 			continue
 		}
 		for _, c := range r.classes {
-			table.Add(r.program, "`"+c.name+"`", inPercent(c.objects[0]), inPercent(c.objects[1]), inPercent(c.bytes[0]), inPercent(c.bytes[1]))
+			table.Add(r.program, "`"+c.name+"`", inPercent(c.objects[0]), inPercent(c.objects[1]),
+				inPercent(c.bytes[0]), inPercent(c.bytes[1]))
 		}
 	}
 	return table

@@ -30,7 +30,8 @@ func TestPlanAllocations(t *testing.T) {
 
 // allocated is a recording with two exact rows of 100 objects each and two sampled rows.
 func allocated(bytes ...int64) *profiler.Recording {
-	p := &pprof.Profile{SampleType: []*pprof.ValueType{{Type: "alloc_objects"}, {Type: "alloc_space"}, {Type: "events"}}}
+	p := &pprof.Profile{SampleType: []*pprof.ValueType{{Type: "alloc_objects"}, {Type: "alloc_space"},
+		{Type: "events"}}}
 	add := func(class, kind string, values ...int64) {
 		label := map[string][]string{"class": {class}, "kind": {kind}}
 		p.Sample = append(p.Sample, &pprof.Sample{Label: label, Value: values})
@@ -48,7 +49,8 @@ func TestJudgeAllocations(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if good.events != 40 || good.overlap.Bytes < 97.9 || good.overlap.Bytes > 98.1 || good.bytes != 1 || good.furthest == "" {
+	if good.events != 40 || good.overlap.Bytes < 97.9 || good.overlap.Bytes > 98.1 || good.bytes != 1 ||
+		good.furthest == "" {
 		t.Errorf("got %+v", good)
 	}
 	// 40 draws from two equal classes: 1 - √(2/4/(π·40)) is 93.7.
@@ -60,12 +62,14 @@ func TestJudgeAllocations(t *testing.T) {
 		t.Errorf("an overlap of %v with an ideal of %v is enough: %v", bad.overlap, bad.ideal, err)
 	}
 	table := allocTables([]allocResult{good, bad})[0]
-	if table.Marker != "alloc" || len(table.Rows) != 2 || len(table.Rows[0]) != len(table.Header) || table.Rows[1][6] != "MISSED" {
+	if table.Marker != "alloc" || len(table.Rows) != 2 || len(table.Rows[0]) != len(table.Header) ||
+		table.Rows[1][6] != "MISSED" {
 		t.Errorf("table %+v", table)
 	}
 	good.buffers = "1531k"
 	tables := allocTables([]allocResult{good, bad})
-	if len(tables) != 2 || tables[1].Marker != "alloc-buffers" || len(tables[1].Rows) != 1 || len(tables[1].Rows[0]) != len(tables[1].Header) {
+	if len(tables) != 2 || tables[1].Marker != "alloc-buffers" || len(tables[1].Rows) != 1 ||
+		len(tables[1].Rows[0]) != len(tables[1].Header) {
 		t.Errorf("tables %+v", tables)
 	}
 	nothing := allocated(5000, 5000)

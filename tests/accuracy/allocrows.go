@@ -130,7 +130,8 @@ func (r allocRowResult) ok() bool {
 
 func (r allocRowResult) print(w io.Writer) {
 	known, held := r.count()
-	fmt.Fprintf(w, "%v: truth %.0f, recorded %.0f ± %.0f; %d intervals, %d contain the truth; %s: %s\n", r.allocRowTrial, r.truth, r.total, r.within, known, held, r.status,
+	fmt.Fprintf(w, "%v: truth %.0f, recorded %.0f ± %.0f; %d intervals, %d contain the truth; %s: %s\n",
+		r.allocRowTrial, r.truth, r.total, r.within, known, held, r.status,
 		report.Verdict(r.ok()))
 	for _, row := range r.rows {
 		if row.known() && !row.holds() {
@@ -223,7 +224,8 @@ func (m meter) recordAllocRows(ctx context.Context, t allocRowTrial) (r allocRow
 
 // allocRowTable has a row for each JDK and kind of JVM.
 func allocRowTable(results []allocRowResult) report.Table {
-	table := report.Table{Header: []string{"JDK", "collector", "buffers", "threads", "total off", "status", "intervals", "which contain the truth"}}
+	table := report.Table{Header: []string{"JDK", "collector", "buffers", "threads", "total off", "status", "intervals",
+		"which contain the truth"}}
 	known, held := 0, 0
 	for _, r := range results {
 		buffers, threads, status := "yes", fmt.Sprint(r.threads), "good"
@@ -238,7 +240,8 @@ func allocRowTable(results []allocRowResult) report.Table {
 		}
 		k, h := r.count()
 		known, held = known+k, held+h
-		table.Add(fmt.Sprint(r.version), r.collector, buffers, threads, fmt.Sprintf("%+.1f %%", 100*(r.total/r.truth-1)), status, fmt.Sprint(k), fmt.Sprint(h))
+		table.Add(fmt.Sprint(r.version), r.collector, buffers, threads,
+			fmt.Sprintf("%+.1f %%", 100*(r.total/r.truth-1)), status, fmt.Sprint(k), fmt.Sprint(h))
 	}
 	table.Add("all", "", "", "", "", "", fmt.Sprint(known), fmt.Sprint(held))
 	return table

@@ -24,19 +24,22 @@ func TestPlanBeside(t *testing.T) {
 	}
 	for _, name := range []string{
 		"beside, Siblings, default, vmprof-agent, JDK 17.0.1", "beside, Siblings, debug info, async-profiler, JDK 25",
-		"beside, Natives, default, JFR, CPUTimeSample, JDK 25", "beside, Siblings, default, async-profiler, loaded at the JVM's start, JDK 25",
+		"beside, Natives, default, JFR, CPUTimeSample, JDK 25",
+		"beside, Siblings, default, async-profiler, loaded at the JVM's start, JDK 25",
 	} {
 		if times[name] != besideRounds {
 			t.Errorf("%s runs %d times", name, times[name])
 		}
 	}
 	// One after the other, then all again.
-	first := harness.Chosen(besideTrials(jdks, false), harness.Choice{Run: regexp.MustCompile("^beside, Exceptions, default, .*, JDK 17")})
+	first := harness.Chosen(besideTrials(jdks, false),
+		harness.Choice{Run: regexp.MustCompile("^beside, Exceptions, default, .*, JDK 17")})
 	if half := len(first) / 2; half != 3 || !reflect.DeepEqual(first[:half], first[half:]) {
 		t.Errorf("%v", first)
 	}
 	short := besideTrials(jdks, true)
-	if len(short) != 2 || short[0].contender != thisAgent || short[1].contender != jfrExecution || short[0].jdk != jdks[0] {
+	if len(short) != 2 || short[0].contender != thisAgent || short[1].contender != jfrExecution ||
+		short[0].jdk != jdks[0] {
 		t.Errorf("the short form has %v", short)
 	}
 }
@@ -45,8 +48,10 @@ func TestTallyBeside(t *testing.T) {
 	truth := guests.Truth{
 		CPU: 100 * besidePeriod,
 		Claims: []guests.Claim{
-			{Measure: guests.Self, Name: "g.S.a", CPU: 60 * besidePeriod}, {Measure: guests.Total, Name: "g.S.outerA", CPU: 60 * besidePeriod},
-			{Measure: guests.Self, Name: "g.S.b", CPU: 40 * besidePeriod}, {Measure: guests.Total, Name: "g.S.outerB", CPU: 40 * besidePeriod},
+			{Measure: guests.Self, Name: "g.S.a", CPU: 60 * besidePeriod},
+			{Measure: guests.Total, Name: "g.S.outerA", CPU: 60 * besidePeriod},
+			{Measure: guests.Self, Name: "g.S.b", CPU: 40 * besidePeriod},
+			{Measure: guests.Total, Name: "g.S.outerB", CPU: 40 * besidePeriod},
 		},
 		Leaves: []guests.Leaf{{Outer: "g.S.outerA", Inner: "g.S.a"}, {Outer: "g.S.outerB", Inner: "g.S.b"}},
 	}
@@ -66,7 +71,8 @@ func TestTallyBeside(t *testing.T) {
 		sample(1, false, "g.Kind.once"),
 		{count: 1},
 	})
-	if tally.samples != 100 || tally.right != 60 || tally.caller != 23 || tally.wrong != 15 || tally.nameless != 1 || tally.due() != 100 {
+	if tally.samples != 100 || tally.right != 60 || tally.caller != 23 || tally.wrong != 15 || tally.nameless != 1 ||
+		tally.due() != 100 {
 		t.Errorf("got %+v", tally)
 	}
 	const tiny = 1e-9
@@ -88,7 +94,8 @@ func TestTallyBeside(t *testing.T) {
 	results = addBeside(results, trial, tally)
 	table := besideTable(results)
 	want := "Siblings, 17.0.1, no, vmprof-agent, 200, 100 %, -2.0, -40.0, 60.0 %, 23.0 %, 15.0 %, 1.0 % MISSED"
-	if got := strings.Join(table.Rows[0], ", "); got != want || len(table.Rows) != 2 || len(table.Rows[0]) != len(table.Header) {
+	if got := strings.Join(table.Rows[0], ", "); got != want || len(table.Rows) != 2 ||
+		len(table.Rows[0]) != len(table.Header) {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
 	if got := table.Rows[1]; strings.Contains(got[len(got)-1], "MISSED") || besideOK(results) {
@@ -98,7 +105,8 @@ func TestTallyBeside(t *testing.T) {
 
 // Guests without known leaves below a method have no such columns.
 func TestTallyBesideWithoutLeaves(t *testing.T) {
-	truth := guests.Truth{CPU: 100 * besidePeriod, Claims: []guests.Claim{{Measure: guests.Total, Name: "g.N.read", CPU: 100 * besidePeriod}}}
+	truth := guests.Truth{CPU: 100 * besidePeriod, Claims: []guests.Claim{{Measure: guests.Total, Name: "g.N.read",
+		CPU: 100 * besidePeriod}}}
 	tally := tallyBeside(truth, []besideSample{{methods: []string{"g.N.read"}, count: 100}})
 	row := besideTable([]besideResult{{besideTrial{contender: thisAgent}, tally}}).Rows[0]
 	if !tally.accurate() || !slices.Equal(row[6:], []string{"+0.0", "", "", "", "", "0.0 %"}) {
@@ -112,10 +120,12 @@ func TestBesideSamples(t *testing.T) {
 	s.Frames = slices.Insert(s.Frames, 0, stack(1, "memcpy").Frames[0])
 	s.Frames[0].Mapping = "libc.so.6"
 	want := besideSample{methods: []string{"g.S.pass", "g.S.outer", entry}, vague: true, count: 3}
-	if got := ofAgent(s); !slices.Equal(got.methods, want.methods) || got.vague != want.vague || got.count != want.count {
+	if got := ofAgent(s); !slices.Equal(got.methods, want.methods) || got.vague != want.vague ||
+		got.count != want.count {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
-	got := ofEvent(jfr.Event{Stack: []jfr.Frame{{Method: "memcpy", Native: true}, {Method: "g.S.pass", Inlined: true}, {Method: "g.S.outer"}}})
+	got := ofEvent(jfr.Event{Stack: []jfr.Frame{{Method: "memcpy", Native: true}, {Method: "g.S.pass", Inlined: true},
+		{Method: "g.S.outer"}}})
 	if !slices.Equal(got.methods, []string{"g.S.pass", "g.S.outer"}) || got.vague || got.count != 1 {
 		t.Errorf("got %+v", got)
 	}

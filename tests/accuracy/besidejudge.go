@@ -85,7 +85,10 @@ func (t *besideTally) add(other besideTally) {
 	t.wrong += other.wrong
 	t.nameless += other.nameless
 	for _, claim := range other.claims {
-		i := slices.IndexFunc(t.claims, func(c besideClaim) bool { return c.Measure == claim.Measure && c.Name == claim.Name })
+		i := slices.IndexFunc(t.claims, func(c besideClaim) bool {
+			return c.Measure == claim.Measure &&
+				c.Name == claim.Name
+		})
 		if i < 0 {
 			t.claims = append(t.claims, claim)
 			continue

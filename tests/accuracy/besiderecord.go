@@ -59,9 +59,11 @@ func (m meter) beside(ctx context.Context, t besideTrial) (tally besideTally, er
 	case thisAgent:
 		r, err = m.besideAgent(ctx, t, guest.PID())
 	case jfrExecution:
-		r, err = m.besideJFR(ctx, t, guest.PID(), jfr.Setting{Event: jfr.ExecutionSample, Name: "period", Value: fmt.Sprintf("%d ms", besidePeriod.Milliseconds())})
+		r, err = m.besideJFR(ctx, t, guest.PID(), jfr.Setting{Event: jfr.ExecutionSample, Name: "period",
+			Value: fmt.Sprintf("%d ms", besidePeriod.Milliseconds())})
 	case jfrCPUTime:
-		r, err = m.besideJFR(ctx, t, guest.PID(), jfr.Setting{Event: jfr.CPUTimeSample, Name: "throttle", Value: fmt.Sprintf("%dms", besidePeriod.Milliseconds())})
+		r, err = m.besideJFR(ctx, t, guest.PID(), jfr.Setting{Event: jfr.CPUTimeSample, Name: "throttle",
+			Value: fmt.Sprintf("%dms", besidePeriod.Milliseconds())})
 	case asyncCPU, asyncFromOutset:
 		r, err = m.besideAsync(ctx, t, guest.PID(), async)
 	}
@@ -125,7 +127,9 @@ func (m meter) besideAsync(ctx context.Context, t besideTrial, pid int, async pr
 
 // besideFile records with a profiler that is started and stopped, and writes a file of events of
 // that type.
-func (m meter) besideFile(ctx context.Context, t besideTrial, event string, start func(path string) (func() error, error)) (r besideRecording, err error) {
+func (m meter) besideFile(
+	ctx context.Context, t besideTrial, event string, start func(path string) (func() error, error),
+) (r besideRecording, err error) {
 	dir, err := os.MkdirTemp(m.dir, "beside-")
 	if err != nil {
 		return r, fmt.Errorf("create a directory for the recording: %w", err)

@@ -110,7 +110,8 @@ func adversaryTable(results []adversaryResult) report.Table {
 		if r.timer {
 			name = "timer only, " + r.Rate.String()
 		}
-		table.Add(name, fmt.Sprintf("%.0f", r.calls), percent(r.measured), percent(r.truth), r.want(), report.Verdict(r.ok()))
+		table.Add(name, fmt.Sprintf("%.0f", r.calls), percent(r.measured), percent(r.truth), r.want(),
+			report.Verdict(r.ok()))
 	}
 	return table
 }

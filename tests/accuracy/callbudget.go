@@ -47,7 +47,8 @@ type budgetResult struct {
 }
 
 func (r budgetResult) String() string {
-	return fmt.Sprintf("%v: %s: overhead %+.2f%% (control %+.2f%%, the agent says %.2f%%), overlap %.1f of ideally %.1f after %.0f calls",
+	return fmt.Sprintf("%v: %s: overhead %+.2f%% (control %+.2f%%, the agent says %.2f%%), overlap %.1f of ideally "+
+		"%.1f after %.0f calls",
 		r.budgetTrial, r.rate, 100*r.overhead, 100*r.noise, 100*r.said, r.overlap, r.ideal, r.calls)
 }
 
@@ -94,7 +95,8 @@ func (m meter) recordBudget(ctx context.Context, t budgetTrial) (r budgetResult,
 
 func budgetTable(results []budgetResult) report.Table {
 	table := report.Table{Header: []string{
-		"program", "rate at the end", "overhead %", "control %", "the agent says %", "calls sampled", "overlap %", "ideal", "",
+		"program", "rate at the end", "overhead %", "control %", "the agent says %", "calls sampled", "overlap %",
+		"ideal", "",
 	}}
 	var vm budgetResult
 	var programs float64
@@ -122,7 +124,8 @@ func (r *budgetResult) add(o budgetResult) {
 }
 
 func (r *budgetResult) divide(n float64) {
-	r.overhead, r.noise, r.said, r.overlap, r.ideal, r.calls = r.overhead/n, r.noise/n, r.said/n, r.overlap/n, r.ideal/n, r.calls/n
+	r.overhead, r.noise, r.said, r.overlap, r.ideal, r.calls = r.overhead/n, r.noise/n, r.said/n, r.overlap/n,
+		r.ideal/n, r.calls/n
 }
 
 // cells are the numbers of a row, with the missed aims. PHP has no aim for its overlap.
@@ -139,6 +142,7 @@ func (r budgetResult) cells() []string {
 	}
 	return []string{
 		fmt.Sprintf("%+.2f", 100*r.overhead), fmt.Sprintf("%+.2f", 100*r.noise), fmt.Sprintf("%.2f", 100*r.said),
-		fmt.Sprintf("%.0f", r.calls), fmt.Sprintf("%.1f", r.overlap), fmt.Sprintf("%.1f", r.ideal), strings.Join(missed, ", "),
+		fmt.Sprintf("%.0f", r.calls), fmt.Sprintf("%.1f", r.overlap), fmt.Sprintf("%.1f", r.ideal),
+		strings.Join(missed, ", "),
 	}
 }

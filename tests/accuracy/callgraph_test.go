@@ -12,10 +12,12 @@ import (
 )
 
 func TestMeanDeviation(t *testing.T) {
-	for _, test := range []struct{ n, p float64 }{{1, 0.5}, {1, 0.1}, {5, 0.2}, {10, 0.35}, {40, 0.001}, {200, 0.999}, {64, 0.5}} {
+	for _, test := range []struct{ n, p float64 }{{1, 0.5}, {1, 0.1}, {5, 0.2}, {10, 0.35}, {40, 0.001}, {200, 0.999},
+		{64, 0.5}} {
 		var want float64
 		for k := 0.0; k <= test.n; k++ {
-			want += math.Exp(logChoose(test.n, k)+k*math.Log(test.p)+(test.n-k)*math.Log1p(-test.p)) * math.Abs(k-test.n*test.p)
+			want += math.Exp(logChoose(test.n, k)+k*math.Log(test.p)+
+				(test.n-k)*math.Log1p(-test.p)) * math.Abs(k-test.n*test.p)
 		}
 		if got := meanDeviation(test.n, test.p); math.Abs(got-want) > 1e-9*max(want, 1) {
 			t.Errorf("n=%v p=%v: %v, want %v", test.n, test.p, got, want)

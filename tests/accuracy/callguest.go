@@ -38,12 +38,13 @@ func (g vmGuest) await() error {
 	if err := g.run.WaitForAgent(); err != nil {
 		return err
 	}
-	return wait.Until(context.Background(), awaitLimit, "the guest, which is connected to the agent, is sampled", func() (bool, error) {
-		if _, err := g.run.RunFor(20 * time.Millisecond); err != nil {
-			return false, err
-		}
-		return g.run.Sampled()
-	})
+	return wait.Until(context.Background(), awaitLimit, "the guest, which is connected to the agent, is sampled",
+		func() (bool, error) {
+			if _, err := g.run.RunFor(20 * time.Millisecond); err != nil {
+				return false, err
+			}
+			return g.run.Sampled()
+		})
 }
 
 func (g vmGuest) truth() (*callGraph, error) { return g.run.Graph() }

@@ -108,7 +108,8 @@ func recordRates(ctx context.Context, m meter, marker, engine string, trials []r
 		k := len(turns.On) - 1
 		for _, g := range t.courses(turns) {
 			fmt.Fprintf(m.out, "%s: overhead %+.1f%%, overlap %.1f of ideally %.1f after %.0f calls\n",
-				callTrial(g.name, burstName(turns.On[k].Kind.Burst)), 100*g.overhead(k), g.overlap(k), g.ideal(k), g.recorded(k).calls)
+				callTrial(g.name, burstName(turns.On[k].Kind.Burst)), 100*g.overhead(k), g.overlap(k), g.ideal(k),
+				g.recorded(k).calls)
 		}
 	})
 	if err != nil {
@@ -127,7 +128,10 @@ func (s *rates) tables() []harness.Table {
 
 // turn is the index of the turn with a burst, -1 if there is none.
 func (s *rates) turn(b profile.Burst) int {
-	return slices.IndexFunc(s.guests[0].turns.On, func(t harness.Turn[profile.Rate, []recorded]) bool { return t.Kind.Burst == b })
+	return slices.IndexFunc(s.guests[0].turns.On, func(t harness.Turn[profile.Rate,
+		[]recorded]) bool {
+		return t.Kind.Burst == b
+	})
 }
 
 // gridTable has the mean of all programs for each burst.
@@ -156,7 +160,8 @@ func (s *rates) gridTable() report.Table {
 
 // cell has overhead, overlap and, in brackets, the ideal overlap in percent.
 func (s *rates) cell(k int) string {
-	return fmt.Sprintf("%+.1f / %.0f (%.0f)", 100*s.mean(course.overhead, k), s.mean(course.overlap, k), s.mean(course.ideal, k))
+	return fmt.Sprintf("%+.1f / %.0f (%.0f)", 100*s.mean(course.overhead, k), s.mean(course.overlap, k),
+		s.mean(course.ideal, k))
 }
 
 // mean is the mean of all guests.

@@ -25,7 +25,8 @@ func TestPlanRates(t *testing.T) {
 		{[]string{"-run", "Plain"}, 0, 0},
 	} {
 		jdks := []jvm.JDK{{Version: 17, Release: "17.0.1"}}
-		if vm, php := trialsOf(t, "rates-vm", jdks, test.args...), trialsOf(t, "rates-php", jdks, test.args...); vm != test.vm || php != test.php {
+		if vm, php := trialsOf(t, "rates-vm", jdks, test.args...), trialsOf(t, "rates-php", jdks,
+			test.args...); vm != test.vm || php != test.php {
 			t.Errorf("%q: %d and %d, want %d and %d", test.args, vm, php, test.vm, test.php)
 		}
 	}
@@ -47,7 +48,8 @@ func known(names ...string) (courses []course) {
 	bursts := []profile.Burst{{Stride: 1, Samples: 1}, {Stride: 3, Samples: 1}, {Stride: 7, Samples: 32}}
 	for i, ns := range []float64{112.2, 112.2, 110} {
 		turns.On = append(turns.On, harness.Turn[profile.Rate, []recorded]{
-			Kind: profile.Rate{Burst: bursts[i]}, Sample: all(recorded{iteration: ns, truth: truth, found: found, calls: 1}),
+			Kind: profile.Rate{Burst: bursts[i]}, Sample: all(recorded{iteration: ns, truth: truth, found: found,
+				calls: 1}),
 		})
 	}
 	for i, name := range names {
@@ -80,7 +82,8 @@ b        2      +10.0 / 50 (50)  +10.0 / 50 (50)
 
 func TestBudgetTable(t *testing.T) {
 	rows := budgetTable([]budgetResult{
-		{budgetTrial: budgetTrial{"flat", "page"}, rate: "7x32 at 100 Hz", overhead: 0.009, said: 0.01, overlap: 96, ideal: 98, calls: 10},
+		{budgetTrial: budgetTrial{"flat", "page"}, rate: "7x32 at 100 Hz", overhead: 0.009, said: 0.01, overlap: 96,
+			ideal: 98, calls: 10},
 		{budgetTrial: budgetTrial{"skewed", "page"}, overhead: 0.021, overlap: 92, ideal: 99, calls: 30},
 		{budgetTrial: budgetTrial{parser, "usdt"}, overhead: -0.01, overlap: 80},
 	}).Rows
@@ -88,10 +91,12 @@ func TestBudgetTable(t *testing.T) {
 	for _, row := range rows {
 		verdicts = append(verdicts, row[len(row)-1])
 	}
-	if got, want := strings.Join(verdicts, "; "), "ok; overhead MISSED, overlap MISSED; ok; overhead MISSED, overlap MISSED"; got != want {
+	if got, want := strings.Join(verdicts,
+		"; "), "ok; overhead MISSED, overlap MISSED; ok; overhead MISSED, overlap MISSED"; got != want {
 		t.Errorf("verdicts %s, want %s", got, want)
 	}
-	if mean := strings.Join(rows[3], " "); !strings.HasPrefix(mean, "mean of the reference guest  +1.50 +0.00 0.50 20 94.0 98.5") {
+	if mean := strings.Join(rows[3], " "); !strings.HasPrefix(mean,
+		"mean of the reference guest  +1.50 +0.00 0.50 20 94.0 98.5") {
 		t.Errorf("mean is %q", mean)
 	}
 }

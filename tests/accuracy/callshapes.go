@@ -106,7 +106,8 @@ func (m meter) recordShape(ctx context.Context, t shapeTrial) (r shapeResult, er
 
 func (r shapeResult) print(w io.Writer) {
 	for _, e := range r.edges {
-		fmt.Fprintf(w, "%v: %s -> %s: truth %.4g, estimate %.3g, [%.3g, %.3g] (%s): %s\n", r.shapeTrial, e.Caller, e.Callee, e.Truth, e.Value,
+		fmt.Fprintf(w, "%v: %s -> %s: truth %.4g, estimate %.3g, [%.3g, %.3g] (%s): %s\n", r.shapeTrial, e.Caller,
+			e.Callee, e.Truth, e.Value,
 			e.Low, e.High, e.Bases, verdictOf(&e))
 	}
 }
@@ -119,7 +120,8 @@ func verdictOf(e *callshapes.Judged) string {
 }
 
 func shapesTable(results []shapeResult) report.Table {
-	table := report.Table{Header: []string{"program", "JVM", "edges", "with an interval", "within it", "factor of the interval, median", "off by a factor, median"}}
+	table := report.Table{Header: []string{"program", "JVM", "edges", "with an interval", "within it",
+		"factor of the interval, median", "off by a factor, median"}}
 	type row struct{ shape, how string }
 	of := map[row][]callshapes.Judged{}
 	var order []row
@@ -137,7 +139,8 @@ func shapesTable(results []shapeResult) report.Table {
 	}
 	for _, key := range order {
 		known, held, factor, off := judgedEdges(of[key])
-		table.Add(key.shape, key.how, fmt.Sprint(len(of[key])), fmt.Sprint(known), fmt.Sprint(held), fmt.Sprintf("%.1f", factor), fmt.Sprintf("%.1f", off))
+		table.Add(key.shape, key.how, fmt.Sprint(len(of[key])), fmt.Sprint(known), fmt.Sprint(held),
+			fmt.Sprintf("%.1f", factor), fmt.Sprintf("%.1f", off))
 	}
 	return table
 }

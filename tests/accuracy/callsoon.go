@@ -72,7 +72,8 @@ func (m meter) soonTest() string { return filepath.Join(m.dir, "page.test") }
 const pagePackage = "github.com/vmprof-agent/vmprof-agent/agent/collect/calls/page"
 
 func (m meter) buildSoon(ctx context.Context) error {
-	if output, err := exec.CommandContext(ctx, "go", "test", "-c", "-o", m.soonTest(), pagePackage).CombinedOutput(); err != nil {
+	if output, err := exec.CommandContext(ctx, "go", "test", "-c", "-o", m.soonTest(),
+		pagePackage).CombinedOutput(); err != nil {
 		return fmt.Errorf("build the test of the engine: %w\n%s", err, output)
 	}
 	return nil

@@ -12,7 +12,8 @@ func TestReadSoon(t *testing.T) {
 	if err := r.read("1", []byte(output)); err != nil {
 		t.Fatal(err)
 	}
-	if r.cells[[2]string{"1", soonTimer}] != (soonCell{53.4, 53.4}) || r.cells[[2]string{"1", soonBursts}] != (soonCell{90.1, 80.2}) || r.edges != 711 {
+	if r.cells[[2]string{"1", soonTimer}] != (soonCell{53.4, 53.4}) ||
+		r.cells[[2]string{"1", soonBursts}] != (soonCell{90.1, 80.2}) || r.edges != 711 {
 		t.Errorf("%+v", r)
 	}
 	if err := r.read("1", []byte("PASS\n")); err == nil {

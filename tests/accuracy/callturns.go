@@ -28,8 +28,10 @@ type recorded struct {
 	cpu       time.Duration
 	found     *callGraph
 	truth     *callGraph
-	calls     float64 // samples of this guest in the graph: its fraction of all guests' samples by CPU time, like that of ticks
-	stats     *profiler.CallStats
+	// samples of this guest in the graph: its fraction of all guests' samples by CPU time, like
+	// that of ticks
+	calls float64
+	stats *profiler.CallStats
 }
 
 // turn lets the guest work for that much CPU time, as far as whole iterations allow.
@@ -176,11 +178,12 @@ func (t *pacedGuests) rest(d time.Duration) (turn []recorded, err error) {
 
 // record is a turn with the agent. Fields of the rate that are 0 are the agent's choice.
 func (t *pacedGuests) record(ctx context.Context, rate profile.Rate, d time.Duration) (turn []recorded, err error) {
-	recording, err := t.m.agent.While(ctx, t.options(rate), (*profiler.AgentRun).WaitSampling, func(*profiler.AgentRun) error {
-		var err error
-		turn, err = t.work(d)
-		return err
-	})
+	recording, err := t.m.agent.While(ctx, t.options(rate), (*profiler.AgentRun).WaitSampling,
+		func(*profiler.AgentRun) error {
+			var err error
+			turn, err = t.work(d)
+			return err
+		})
 	if err != nil {
 		return nil, err
 	}
@@ -200,7 +203,9 @@ func (t *pacedGuests) record(ctx context.Context, rate profile.Rate, d time.Dura
 }
 
 // alternate records the guests at each rate, between turns without the agent.
-func (t *pacedGuests) alternate(ctx context.Context, rates []profile.Rate, rounds int, rest, record time.Duration, done func(*pacedTurns)) (*pacedTurns, error) {
+func (t *pacedGuests) alternate(
+	ctx context.Context, rates []profile.Rate, rounds int, rest, record time.Duration, done func(*pacedTurns),
+) (*pacedTurns, error) {
 	return harness.Alternate(harness.Rotated(rounds, rates),
 		func() ([]recorded, error) { return t.rest(rest) },
 		func(rate profile.Rate) ([]recorded, error) {

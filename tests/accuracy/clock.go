@@ -51,7 +51,8 @@ func clockTrials(jdk jvm.JDK, short bool) (trials []clockTrial) {
 	flavour := guests.Flavours()[0]
 	for _, program := range guests.Programs() {
 		if program.Runs(flavour, jdk.Version) && (!short || program.Name == "Plain") {
-			trials = append(trials, clockTrial{trial{program: program, flavour: flavour, jdk: jdk}, attach.TickClock, short})
+			trials = append(trials, clockTrial{trial{program: program, flavour: flavour, jdk: jdk}, attach.TickClock,
+				short})
 		}
 	}
 	if short {

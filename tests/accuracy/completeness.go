@@ -73,9 +73,11 @@ func completeTrials(jdks []jvm.JDK, short bool) (trials []completeTrial) {
 }
 
 func completeTable(results []complete) report.Table {
-	table := report.Table{Header: []string{"program", "JDK", "whole stacks", "of samples", "Java frames, mean", "the rest"}}
+	table := report.Table{Header: []string{"program", "JDK", "whole stacks", "of samples", "Java frames, mean",
+		"the rest"}}
 	for _, c := range results {
-		table.Add(c.program, c.jdk.Release, percent(c.whole)+" %", fmt.Sprint(c.samples), fmt.Sprintf("%.0f", c.depth), c.rest())
+		table.Add(c.program, c.jdk.Release, percent(c.whole)+" %", fmt.Sprint(c.samples), fmt.Sprintf("%.0f", c.depth),
+			c.rest())
 	}
 	return table
 }

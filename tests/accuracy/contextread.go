@@ -33,7 +33,8 @@ type contextRecording struct {
 	// For Whaley's partial tree, averages per sample: the number of frames that its thread's
 	// previous sample did not have, and the number of all frames. Inlined ones count.
 	fresh, frames float64
-	alike         map[string]likeness // of consecutive windows, by what is compared; nil unless frames were counted as new
+	// of consecutive windows, by what is compared; nil unless frames were counted as new
+	alike map[string]likeness
 }
 
 // sum is that of all windows.
@@ -84,7 +85,8 @@ func (l contextLength) first(lines []contextLine) ([]contextLine, error) {
 		n++
 	}
 	if n < l.least {
-		return nil, fmt.Errorf("window %d has no samples of the program, and %d are needed: is the machine too busy?", n+1, l.least)
+		return nil, fmt.Errorf("window %d has no samples of the program, and %d are needed: is the machine too busy?",
+			n+1, l.least)
 	}
 	return lines[:n], nil
 }
@@ -132,7 +134,8 @@ func samplesOf(p *pprof.Profile, pid int) (own ownSamples, err error) {
 }
 
 func javaLocation(l *pprof.Location) bool {
-	return l.Mapping != nil && (strings.HasPrefix(l.Mapping.File, "[jit") || strings.HasPrefix(l.Mapping.File, "[interpreter"))
+	return l.Mapping != nil && (strings.HasPrefix(l.Mapping.File, "[jit") ||
+		strings.HasPrefix(l.Mapping.File, "[interpreter"))
 }
 
 // A contextLine is a profile's statement on the contexts of one process, in one of its windows.
@@ -152,7 +155,8 @@ func contextLines(p *pprof.Profile, pid int) (lines []contextLine, err error) {
 	slices.SortFunc(lines, func(a, b contextLine) int { return cmp.Compare(a.Window, b.Window) })
 	for i := 1; i < len(lines); i++ {
 		if lines[i].Window == lines[i-1].Window {
-			return nil, fmt.Errorf("the profile has twice the contexts of process %d in window %d", pid, lines[i].Window)
+			return nil, fmt.Errorf("the profile has twice the contexts of process %d in window %d", pid,
+				lines[i].Window)
 		}
 	}
 	if len(lines) == 0 {
@@ -168,7 +172,8 @@ func (l *contextLine) checkIdentities(samples uint64) error {
 		return fmt.Errorf("%d samples, but %d walked and %d linked", samples, l.Walked, l.Linked)
 	}
 	if l.Ambiguous+l.Fitted+l.Unplaced > l.Linked {
-		return fmt.Errorf("%d samples linked, but %d ambiguous, %d fitted and %d unplaced", l.Linked, l.Ambiguous, l.Fitted, l.Unplaced)
+		return fmt.Errorf("%d samples linked, but %d ambiguous, %d fitted and %d unplaced", l.Linked, l.Ambiguous,
+			l.Fitted, l.Unplaced)
 	}
 	for _, levels := range [][3]uint64{l.ByDepth, l.BySite} {
 		if levels[0] > samples || levels[1] > levels[0] || levels[2] > levels[1] {
@@ -181,7 +186,8 @@ func (l *contextLine) checkIdentities(samples uint64) error {
 			return fmt.Errorf("%d samples linked, %d of them unplaced, but %d checked", l.Linked, l.Unplaced, c.Samples)
 		}
 		if c.Right[0] > c.Samples || c.Right[1] > c.Right[0] || c.Right[2] > c.Right[1] {
-			return fmt.Errorf("of %d contexts that were checked, %v are right for one level, three and all", c.Samples, c.Right)
+			return fmt.Errorf("of %d contexts that were checked, %v are right for one level, three and all", c.Samples,
+				c.Right)
 		}
 	}
 	return nil

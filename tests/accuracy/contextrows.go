@@ -106,7 +106,8 @@ type contextShares struct {
 func sharesOf(c *profile.Contexts) (s contextShares) {
 	samples, linked := float64(c.Walked+c.Linked), float64(c.Linked)
 	s.walked = float64(c.Walked) / samples
-	s.ambiguous, s.fitted, s.unplaced = float64(c.Ambiguous)/linked, float64(c.Fitted)/linked, float64(c.Unplaced)/linked
+	s.ambiguous, s.fitted, s.unplaced = float64(c.Ambiguous)/linked, float64(c.Fitted)/linked,
+		float64(c.Unplaced)/linked
 	var right [3]uint64
 	if c.Check != nil {
 		right = c.Check.Right

@@ -44,7 +44,8 @@ func TestContextShares(t *testing.T) {
 
 func TestSumContexts(t *testing.T) {
 	one := lineOf(*sharedCounts())
-	sum := sumContexts([]contextLine{one, one, lineOf(profile.Contexts{Mode: profile.ContextChain, Walked: 3, Linked: 1, Ambiguous: 1})})
+	sum := sumContexts([]contextLine{one, one, lineOf(profile.Contexts{Mode: profile.ContextChain, Walked: 3, Linked: 1,
+		Ambiguous: 1})})
 	want := profile.Contexts{Mode: profile.ContextChain, Walked: 43, Linked: 161, Ambiguous: 17, Fitted: 8, Unplaced: 4}
 	check := sum.Check
 	sum.Check = nil
@@ -59,7 +60,8 @@ func TestSumContexts(t *testing.T) {
 func TestMeanShares(t *testing.T) {
 	nothing := sharesOf(&profile.Contexts{Walked: 10})
 	mean := meanShares([]contextShares{sharesOf(sharedCounts()), nothing})
-	if !near(mean.walked, 0.6) || !near(mean.unplaced, 0.025) || !near(mean.right[threeLevels], 0.8) || !near(mean.all[allLevels], 0.9) {
+	if !near(mean.walked, 0.6) || !near(mean.unplaced, 0.025) || !near(mean.right[threeLevels], 0.8) ||
+		!near(mean.all[allLevels], 0.9) {
 		t.Errorf("got %+v", mean)
 	}
 	if mean = meanShares([]contextShares{nothing}); !math.IsNaN(mean.right[oneLevel]) || mean.walked != 1 {

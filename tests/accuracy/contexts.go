@@ -63,7 +63,10 @@ func planContexts(study contextStudy, jdk jvm.JDK) plan {
 		s := study.contexts(c.Short)
 		return harness.Trials[meter, contextTrial, contextResult]{
 			All: func(short bool) []contextTrial { return study.trials(jdk, short) },
-			Run: harness.OneByOne(func(m meter, ctx context.Context, t contextTrial) (contextResult, error) { return s.record(ctx, m, t) }),
+			Run: harness.OneByOne(func(m meter, ctx context.Context, t contextTrial) (contextResult,
+				error) {
+				return s.record(ctx, m, t)
+			}),
 			Tables: func(results []contextResult) []harness.Table {
 				s.results = results
 				return s.tables()
@@ -134,7 +137,8 @@ func (s contextStudy) settings() (settings []contextSetting) {
 		// The agent's clock is CPU time.
 		for _, interval := range []time.Duration{1, 2, 5, 10} {
 			hz := int(time.Second / (interval * time.Millisecond))
-			settings = append(settings, contextSetting{(interval * time.Millisecond).String(), hz, []string{"--context=partial"}})
+			settings = append(settings, contextSetting{(interval * time.Millisecond).String(), hz,
+				[]string{"--context=partial"}})
 		}
 	}
 	return settings
@@ -178,7 +182,8 @@ func (s *contexts) print(w io.Writer, r contextResult) {
 			r.contextTrial, s.settings[i].name, sum.Walked+sum.Linked, inPercent(shares.walked))
 		if sum.Check != nil {
 			fmt.Fprintf(w, "; of the others right: one level %s%%, three %s%%, all %s%%",
-				inPercent(shares.right[oneLevel]), inPercent(shares.right[threeLevels]), inPercent(shares.right[allLevels]))
+				inPercent(shares.right[oneLevel]), inPercent(shares.right[threeLevels]),
+				inPercent(shares.right[allLevels]))
 		}
 		if rec.alike != nil {
 			fmt.Fprintf(w, "; correlation of windows: methods %.4f, PCCT %.4f",

@@ -24,7 +24,8 @@ func TestPlanContexts(t *testing.T) {
 			t.Errorf("%s has %d trials", study, len(trials))
 		}
 		for _, trial := range trials {
-			if !strings.HasPrefix(trial.String(), "contexts, ") || !strings.HasSuffix(trial.String(), ", "+string(study)) {
+			if !strings.HasPrefix(trial.String(), "contexts, ") ||
+				!strings.HasSuffix(trial.String(), ", "+string(study)) {
 				t.Errorf("a trial of %s is called %q", study, trial)
 			}
 			if !trial.vm && trial.jdk.Version != 17 {
@@ -32,8 +33,10 @@ func TestPlanContexts(t *testing.T) {
 			}
 		}
 		some := study.contexts(true)
-		if (len(short) == 0) != (study == precisionStudy) || len(some.settings) != 1 || some.length.whole() > 5*time.Second {
-			t.Errorf("the short form of %s has %d trials with %d settings for %v", study, len(short), len(some.settings), some.length.whole())
+		if (len(short) == 0) != (study == precisionStudy) || len(some.settings) != 1 ||
+			some.length.whole() > 5*time.Second {
+			t.Errorf("the short form of %s has %d trials with %d settings for %v", study, len(short),
+				len(some.settings), some.length.whole())
 		}
 		for _, trial := range short {
 			seen[trial.program] = true
@@ -42,7 +45,8 @@ func TestPlanContexts(t *testing.T) {
 		if n := trialsOf(t, "contexts-"+string(study), both); n != want {
 			t.Errorf("%s has %d trials of two JDKs", study, n)
 		}
-		if n := trialsOf(t, "contexts-"+string(study), both, "-run", "^contexts, .*, every$"); (n > 0) != (study == everyStudy) {
+		if n := trialsOf(t, "contexts-"+string(study), both, "-run",
+			"^contexts, .*, every$"); (n > 0) != (study == everyStudy) {
 			t.Errorf("%d trials of %s", n, study)
 		}
 	}
@@ -56,7 +60,8 @@ func TestContextSettings(t *testing.T) {
 	for _, s := range precisionStudy.settings() {
 		frequencies = append(frequencies, s.hz)
 	}
-	if got := across(frequencies, func(hz int) string { return (time.Second / time.Duration(hz)).String() }); got != "1ms / 2ms / 5ms / 10ms" {
+	if got := across(frequencies,
+		func(hz int) string { return (time.Second / time.Duration(hz)).String() }); got != "1ms / 2ms / 5ms / 10ms" {
 		t.Errorf("intervals are %s", got)
 	}
 	for _, study := range []contextStudy{chainStudy, everyStudy, partialStudy} {
@@ -82,10 +87,12 @@ func counted(walked uint64, right ...uint64) contextLine {
 // the reference guest.
 func madeContexts() *contexts {
 	result := func(program string, vm bool, windows ...contextLine) contextResult {
-		return contextResult{contextTrial: contextTrial{program: program, vm: vm}, recorded: []contextRecording{{windows: windows, java: 0.75}}}
+		return contextResult{contextTrial: contextTrial{program: program, vm: vm},
+			recorded: []contextRecording{{windows: windows, java: 0.75}}}
 	}
 	return &contexts{
-		study: chainStudy, settings: []contextSetting{{name: "999 Hz"}}, length: contextLength{window: 10 * time.Second, windows: 2},
+		study: chainStudy, settings: []contextSetting{{name: "999 Hz"}},
+		length: contextLength{window: 10 * time.Second, windows: 2},
 		results: []contextResult{
 			result("Xalan", false, counted(20, 80, 70, 60), counted(0, 95, 90, 80)),
 			result("recursive", true, counted(0, 100, 100, 100), counted(50, 49, 45, 10)),
@@ -116,9 +123,12 @@ func TestContextTables(t *testing.T) {
 	}
 	cells := func(row []string) string { return strings.Join(row, "; ") }
 	for want, row := range map[string][]string{
-		"Xalan; 999 Hz; 20.0 / 0.0; 100.0 / 95.0; 87.5 / 90.0; 75.0 / 80.0; 0.0 / 0.0; 0.0 / 0.0; 0.0 / 0.0; 90.0 / 90.0; 80.0 / 80.0; 75.0":                    chain.Rows[0],
-		"mean of the reference guest; 999 Hz; 0.0 / 50.0; 100.0 / 98.0; 80.0 / 88.0; 75.0 / 40.0; 0.0 / 0.0; 0.0 / 0.0; 0.0 / 0.0; 80.0 / 94.0; 75.0 / 70.0; -": chain.Rows[3],
-		"recursive; 999 Hz; 0.0 / 50.0; 100.0 / 98.0; 100.0 / 90.0; 100.0 / 20.0; 0.0 / 0.0; 0.0 / 0.0; 0.0 / 0.0; 100.0 / 95.0; 100.0 / 60.0; -":               chain.Rows[1],
+		"Xalan; 999 Hz; 20.0 / 0.0; 100.0 / 95.0; 87.5 / 90.0; 75.0 / 80.0; 0.0 / 0.0; 0.0 / 0.0; 0.0 / 0.0; 90.0 / " +
+			"90.0; 80.0 / 80.0; 75.0": chain.Rows[0],
+		"mean of the reference guest; 999 Hz; 0.0 / 50.0; 100.0 / 98.0; 80.0 / 88.0; 75.0 / 40.0; 0.0 / 0.0; 0.0 / " +
+			"0.0; 0.0 / 0.0; 80.0 / 94.0; 75.0 / 70.0; -": chain.Rows[3],
+		"recursive; 999 Hz; 0.0 / 50.0; 100.0 / 98.0; 100.0 / 90.0; 100.0 / 20.0; 0.0 / 0.0; 0.0 / 0.0; 0.0 / 0.0; " +
+			"100.0 / 95.0; 100.0 / 60.0; -": chain.Rows[1],
 		// The first window's three levels are right in neither Xalan nor the mean of the guest, of
 		// what was not walked.
 		"999 Hz; 0 to 10 s; samples not walked; 2 of 2; 0 of 2; MISSED":                 aims.Rows[0],
@@ -132,7 +142,8 @@ func TestContextTables(t *testing.T) {
 			t.Errorf("got  %s\nwant %s", cells(row), want)
 		}
 	}
-	if entire := (contextAim{one: 6, three: 5, programs: 7}); !entire.reached() || (contextAim{one: 4, three: 5, programs: 7}).reached() {
+	if entire := (contextAim{one: 6, three: 5, programs: 7}); !entire.reached() ||
+		(contextAim{one: 4, three: 5, programs: 7}).reached() {
 		t.Error("the aim is not five programs")
 	}
 }
@@ -191,7 +202,8 @@ func TestContextsOK(t *testing.T) {
 
 func TestRoundedIteration(t *testing.T) {
 	for want, d := range map[string]time.Duration{
-		"52µs": 52300 * time.Nanosecond, "250ms": 254 * time.Millisecond, "2.1s": 2100 * time.Millisecond, "500ns": 500 * time.Nanosecond, "0s": 0,
+		"52µs": 52300 * time.Nanosecond, "250ms": 254 * time.Millisecond, "2.1s": 2100 * time.Millisecond,
+		"500ns": 500 * time.Nanosecond, "0s": 0,
 	} {
 		if got := roundedIteration(&contextResult{iteration: d}); got != want {
 			t.Errorf("%v is %q, want %q", d, got, want)

@@ -142,9 +142,11 @@ func (s *contexts) precisionTable() report.Table {
 			sum := r.sum()
 			return fmt.Sprintf("%.0f", float64(sum.Walked+sum.Linked)/float64(len(r.windows)))
 		}},
-		{"hot methods: correlation", func(r contextRecording) string { return fourPlaces(r.likenessOf(hotMethods).correlation) }},
+		{"hot methods: correlation",
+			func(r contextRecording) string { return fourPlaces(r.likenessOf(hotMethods).correlation) }},
 		{"overlap %", func(r contextRecording) string { return onePlace(r.likenessOf(hotMethods).overlap) }},
-		{"PCCT: correlation", func(r contextRecording) string { return fourPlaces(r.likenessOf(partialCCT).correlation) }},
+		{"PCCT: correlation",
+			func(r contextRecording) string { return fourPlaces(r.likenessOf(partialCCT).correlation) }},
 		{"overlap %", func(r contextRecording) string { return onePlace(r.likenessOf(partialCCT).overlap) }},
 	}
 	table := report.Table{Header: []string{"program", "an iteration takes", "interval"}}

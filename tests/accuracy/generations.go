@@ -110,7 +110,8 @@ func (g generations) judgeCounts(counts map[int]int64) verdict {
 		if float64(counts[n]) <= expected+outlier*math.Sqrt(expected) {
 			good++
 		} else if len(v.examples) < maxExamples {
-			v.examples = append(v.examples, fmt.Sprintf("generation %d: %d samples, expected %.0f", n, counts[n], expected))
+			v.examples = append(v.examples, fmt.Sprintf("generation %d: %d samples, expected %.0f", n, counts[n],
+				expected))
 		}
 	}
 	v.measured = float64(good) / float64(len(whole))

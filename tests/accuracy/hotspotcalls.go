@@ -133,7 +133,8 @@ const (
 var (
 	hotspotPrograms = []string{"Xerces", "Jython", "Xalan", "Luindex", "Scalac", "Work"}
 	newerPrograms   = []string{"Xerces"}
-	phasePrograms   = []string{"Xerces", "Jython", "Luindex"} // are recorded from their start and with the flag profiling
+	// are recorded from their start and with the flag profiling
+	phasePrograms = []string{"Xerces", "Jython", "Luindex"}
 )
 
 // hotspotCalls are JVMs that have compiled their hot code.
@@ -152,7 +153,8 @@ func hotspotPhases(jdks []jvm.JDK) hotspotStudy {
 	s := hotspotStudy{marker: "hotspot-phases", how: longHotspot}
 	s.how.recordings = []time.Duration{10 * time.Second}
 	for _, program := range phasePrograms {
-		s.trials = append(s.trials, hotspotTrial{program: program, flag: profiling, jdk: jdks[0]}, hotspotTrial{program: program, jdk: jdks[0], starting: true})
+		s.trials = append(s.trials, hotspotTrial{program: program, flag: profiling, jdk: jdks[0]},
+			hotspotTrial{program: program, jdk: jdks[0], starting: true})
 	}
 	return s
 }
@@ -169,7 +171,8 @@ func hotspotUnchecked(jdks []jvm.JDK) hotspotStudy {
 
 func hotspotTrials(programs []string, jdk jvm.JDK) (trials []hotspotTrial) {
 	for _, program := range programs {
-		trials = append(trials, hotspotTrial{program: program, flag: noInlining, jdk: jdk}, hotspotTrial{program: program, jdk: jdk})
+		trials = append(trials, hotspotTrial{program: program, flag: noInlining, jdk: jdk},
+			hotspotTrial{program: program, jdk: jdk})
 	}
 	return trials
 }
@@ -254,7 +257,9 @@ const shownDifferences = 10
 
 // compare compares a recording's graphs with the truth, which is that of calls to some callees, nil
 // for all.
-func (r hotspotRecording) compare(t hotspotTrial, kind string, truth *javaGraph, callees map[string]bool) hotspotResult {
+func (r hotspotRecording) compare(
+	t hotspotTrial, kind string, truth *javaGraph, callees map[string]bool,
+) hotspotResult {
 	found, timer := r.graphs[kind].found, r.graphs[kind].timer
 	result := hotspotResult{hotspotTrial: t, kind: kind, length: r.length, cost: r.cost, covered: 1}
 	if callees != nil {
@@ -281,7 +286,8 @@ func (r hotspotResult) better() bool {
 func (r hotspotResult) print(w io.Writer) {
 	fmt.Fprintf(w, "%v, %s, %v: overlap %.1f%%, timer only %.1f%%: %s\n",
 		r.hotspotTrial, r.kind, r.length, r.found, r.timer, report.Verdict(r.better()))
-	fmt.Fprintf(w, "  by sites %.1f%%, by callees alone %.1f%%; on edges that do not exist %.1f%%; the timer's callers with true rates %.1f%%\n",
+	fmt.Fprintf(w, "  by sites %.1f%%, by callees alone %.1f%%; on edges that do not exist %.1f%%; the timer's "+
+		"callers with true rates %.1f%%\n",
 		r.sites, r.callees, r.absent, r.bound)
 	for _, line := range r.worst {
 		fmt.Fprintln(w, " ", line)
@@ -344,7 +350,8 @@ func (row hotspotRow) cells() []string {
 	if last.alone() {
 		verdict = fmt.Sprintf("aim %.0f: %s", last.aim(last.kind), report.Verdict(last.found >= last.aim(last.kind)))
 	}
-	return append(cells, rounded(last.sites), rounded(last.bound), rounded(100*last.covered), fmt.Sprintf("%.2f", 100*last.cost), verdict)
+	return append(cells, rounded(last.sites), rounded(last.bound), rounded(100*last.covered),
+		fmt.Sprintf("%.2f", 100*last.cost), verdict)
 }
 
 // hotspotMean is a row with the means over all programs and both ways to compile; nil if there are

@@ -36,10 +36,12 @@ func TestCompareRecording(t *testing.T) {
 	}}}
 	truth := javaCalls(map[string]float64{"a 1 b": 1, "a 3 c": 1})
 	got := r.compare(hotspotTrial{}, physical, truth, map[string]bool{"b": true, "c": true})
-	if got.found != 100 || got.sites != 50 || got.callees != 100 || got.timer != 60 || got.bound != 100 || got.covered != 0.75 || got.absent != 0 {
+	if got.found != 100 || got.sites != 50 || got.callees != 100 || got.timer != 60 || got.bound != 100 ||
+		got.covered != 0.75 || got.absent != 0 {
 		t.Errorf("got %+v", got)
 	}
-	if whole := r.compare(hotspotTrial{}, physical, truth, nil); whole.absent != 25 || whole.covered != 1 || whole.found != 75 || !whole.better() {
+	if whole := r.compare(hotspotTrial{}, physical, truth, nil); whole.absent != 25 || whole.covered != 1 ||
+		whole.found != 75 || !whole.better() {
 		t.Errorf("got %+v", whole)
 	}
 }
@@ -47,7 +49,8 @@ func TestCompareRecording(t *testing.T) {
 func TestHotspotCallsTable(t *testing.T) {
 	jdk := jvm.JDK{Release: "17.0.1"}
 	result := func(program, kind string, length time.Duration, timer, found float64) hotspotResult {
-		return hotspotResult{hotspotTrial: hotspotTrial{program: program, jdk: jdk}, kind: kind, length: length, timer: timer, found: found, covered: 1}
+		return hotspotResult{hotspotTrial: hotspotTrial{program: program, jdk: jdk}, kind: kind, length: length,
+			timer: timer, found: found, covered: 1}
 	}
 	results := []hotspotResult{
 		result("P", physical, time.Second, 60, 80), result("P", physical, time.Minute, 62, 90),
@@ -92,7 +95,8 @@ func TestHotspotPhases(t *testing.T) {
 		t.Fatalf("trials %v", s.trials)
 	}
 	for _, trial := range s.trials[:2] {
-		results = append(results, hotspotResult{hotspotTrial: trial, kind: logical, length: 10 * time.Second, timer: 20, found: 90, covered: 1})
+		results = append(results, hotspotResult{hotspotTrial: trial, kind: logical, length: 10 * time.Second, timer: 20,
+			found: 90, covered: 1})
 	}
 	rows := hotspotTable(results).Rows
 	if len(rows) != 2 {

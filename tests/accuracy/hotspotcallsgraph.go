@@ -53,7 +53,8 @@ func estimatedCalls(p *pprof.Profile, logical bool) (*javaGraph, error) {
 		}
 		graph.Merge(cct.MapGraph(c.Graph, func(e storedstacks.CallEdge) javaEdge {
 			return javaEdge{
-				Caller: comparableName(e.Caller.SystemName), Site: e.Site.Offset, Callee: comparableName(e.Callee.SystemName),
+				Caller: comparableName(e.Caller.SystemName), Site: e.Site.Offset,
+				Callee: comparableName(e.Callee.SystemName),
 			}
 		}))
 	}
@@ -174,7 +175,8 @@ func differences(found, truth *javaGraph, n int) []string {
 		}
 	}
 	slices.SortFunc(edges, func(a, b javaEdge) int {
-		return cmp.Or(cmp.Compare(abs(apart[b]), abs(apart[a])), cmp.Compare(a.Caller, b.Caller), cmp.Compare(a.Callee, b.Callee))
+		return cmp.Or(cmp.Compare(abs(apart[b]), abs(apart[a])), cmp.Compare(a.Caller, b.Caller),
+			cmp.Compare(a.Callee, b.Callee))
 	})
 	var lines []string
 	for _, e := range edges[:min(n, len(edges))] {

@@ -41,7 +41,8 @@ func TestComparableName(t *testing.T) {
 
 // A stack is "kind:inlined,method kind:method …", innermost first.
 func stackOf(text string) *pprof.Sample {
-	mappings := map[string]string{"j": "[jit:HotSpot]", "i": "[interpreter:HotSpot]", "s": "[stub:HotSpot]", "n": "/lib/libjvm.so"}
+	mappings := map[string]string{"j": "[jit:HotSpot]", "i": "[interpreter:HotSpot]", "s": "[stub:HotSpot]",
+		"n": "/lib/libjvm.so"}
 	s := &pprof.Sample{Value: []int64{10}}
 	for _, frame := range strings.Fields(text) {
 		kind, methods, _ := strings.Cut(frame, ":")
@@ -64,7 +65,8 @@ func TestSampledEdges(t *testing.T) {
 		{stack: "i:a", physical: notJava + " a", logical: notJava + " a"},
 		{stack: "n:read s:x"},
 	} {
-		p := &pprof.Profile{SampleType: []*pprof.ValueType{{Type: "samples"}}, Sample: []*pprof.Sample{stackOf(tt.stack)}}
+		p := &pprof.Profile{SampleType: []*pprof.ValueType{{Type: "samples"}},
+			Sample: []*pprof.Sample{stackOf(tt.stack)}}
 		for _, kind := range []struct {
 			logical bool
 			want    string
@@ -75,7 +77,8 @@ func TestSampledEdges(t *testing.T) {
 			}
 			got := sampledEdges(p, kind.logical)
 			if !maps.Equal(maps.Collect(got.Edges()), maps.Collect(want.Edges())) {
-				t.Errorf("%s, logical %v: got %v, want %v", tt.stack, kind.logical, maps.Collect(got.Edges()), kind.want)
+				t.Errorf("%s, logical %v: got %v, want %v", tt.stack, kind.logical, maps.Collect(got.Edges()),
+					kind.want)
 			}
 		}
 	}

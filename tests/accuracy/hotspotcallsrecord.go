@@ -15,7 +15,9 @@ import (
 
 // try records a program for several lengths, one after the other, and compares the results with the
 // truth. Its logical calls in an iteration are known, or nil.
-func (h hotspotManner) try(ctx context.Context, m meter, t hotspotTrial, exact *exactIteration) (results []hotspotResult, err error) {
+func (h hotspotManner) try(
+	ctx context.Context, m meter, t hotspotTrial, exact *exactIteration,
+) (results []hotspotResult, err error) {
 	var flags []string
 	if t.flag != "" {
 		flags = append(flags, t.flag)
@@ -47,7 +49,8 @@ func (h hotspotManner) try(ctx context.Context, m meter, t hotspotTrial, exact *
 		fmt.Fprintf(m.out, "%v: %v\n", t, truth)
 	}
 	if exact != nil && guest.Checksum() != exact.checksum {
-		return nil, fmt.Errorf("checksum %016x, where all calls were counted %016x: %w", guest.Checksum(), exact.checksum, suite.ErrDisturbed)
+		return nil, fmt.Errorf("checksum %016x, where all calls were counted %016x: %w", guest.Checksum(),
+			exact.checksum, suite.ErrDisturbed)
 	}
 	for _, r := range recorded {
 		for _, note := range r.notes {
@@ -80,7 +83,9 @@ type hotspotRecording struct {
 type hotspotGraphs struct{ found, timer *javaGraph }
 
 // recordHotspot records the guest while it works, with the trial's settings.
-func recordHotspot(ctx context.Context, m meter, guest *suite.Guest, length time.Duration, t hotspotTrial) (hotspotRecording, error) {
+func recordHotspot(
+	ctx context.Context, m meter, guest *suite.Guest, length time.Duration, t hotspotTrial,
+) (hotspotRecording, error) {
 	flag := breakpoints.Flag
 	if t.unchecked {
 		flag = "--breakpoints=never"

@@ -81,7 +81,8 @@ func order(codes []vmruntime.Compilation, name func(vmruntime.Compilation) strin
 		shares[c.VerifiedEntry] = share[name(c)]
 	}
 	slices.SortFunc(codes, func(a, b vmruntime.Compilation) int {
-		return cmp.Or(cmp.Compare(shares[b.VerifiedEntry], shares[a.VerifiedEntry]), cmp.Compare(a.VerifiedEntry, b.VerifiedEntry))
+		return cmp.Or(cmp.Compare(shares[b.VerifiedEntry], shares[a.VerifiedEntry]),
+			cmp.Compare(a.VerifiedEntry, b.VerifiedEntry))
 	})
 }
 
@@ -147,7 +148,9 @@ func (h hotspotManner) count(ctx context.Context, t hotspotTrial) (_ *exactItera
 }
 
 // countIterations counts the calls of that many iterations, and returns how long that took.
-func countIterations(session *exactcalls.Session, guest *suite.Guest, iterations int) (*javaGraph, time.Duration, error) {
+func countIterations(
+	session *exactcalls.Session, guest *suite.Guest, iterations int,
+) (*javaGraph, time.Duration, error) {
 	begin, err := session.Snapshot()
 	if err != nil {
 		return nil, 0, err

@@ -115,7 +115,10 @@ func judgeUnder(u guests.Under, own []stacks.Stack) verdict {
 	return judgeStacks(u.Inner+" under "+u.Outer, own,
 		func(s stacks.Stack) bool { return s.Has(u.Inner) },
 		func(s stacks.Stack) bool {
-			return slices.ContainsFunc(s.Frames, func(f stacks.Frame) bool { return strings.HasPrefix(f.Function, u.Outer) })
+			return slices.ContainsFunc(s.Frames, func(f stacks.Frame) bool {
+				return strings.HasPrefix(f.Function,
+					u.Outer)
+			})
 		})
 }
 

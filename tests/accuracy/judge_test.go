@@ -72,9 +72,10 @@ func TestJudge(t *testing.T) {
 			own: []stacks.Stack{stack(5000, "g.A.outer"), stack(5000, "g.B.other")},
 		},
 		"a leaf that can be told": {
-			trial: trial{program: guests.Program{Inlines: true}, flavour: guests.Flavour{InnerMethods: true}}, truth: half,
-			own:  []stacks.Stack{stack(5000, "g.A.outer"), stack(5000, "g.B.other")},
-			want: "self g.A.inner",
+			trial: trial{program: guests.Program{Inlines: true}, flavour: guests.Flavour{InnerMethods: true}},
+			truth: half,
+			own:   []stacks.Stack{stack(5000, "g.A.outer"), stack(5000, "g.B.other")},
+			want:  "self g.A.inner",
 		},
 		"truncated": {trial: plain, truth: half, want: "whole stacks", own: []stacks.Stack{
 			stack(4900, "g.A.outer", "g.A.inner"), stack(5000, "g.B.other"),
@@ -107,11 +108,13 @@ func TestJudge(t *testing.T) {
 			own: []stacks.Stack{stack(10, "[truncated: virtual thread]", "g.D.burn")},
 		},
 		"on a carrier": {trial: plain, truth: under, own: []stacks.Stack{
-			{Count: 10, Frames: append(stack(10, "[x]", "g.Base7.caller", "g.D.burn").Frames[:2], stacks.Frame{Function: carrierEntry})},
+			{Count: 10, Frames: append(stack(10, "[x]", "g.Base7.caller", "g.D.burn").Frames[:2],
+				stacks.Frame{Function: carrierEntry})},
 		}},
-		"virtual threads being copied": {trial: trial{program: guests.Program{Mounts: true}}, truth: under, own: []stacks.Stack{
-			stack(9900, "g.Base7.caller", "g.D.burn"), stack(100, "[truncated: copied]", "g.Segment.run"),
-		}},
+		"virtual threads being copied": {trial: trial{program: guests.Program{Mounts: true}}, truth: under,
+			own: []stacks.Stack{
+				stack(9900, "g.Base7.caller", "g.D.burn"), stack(100, "[truncated: copied]", "g.Segment.run"),
+			}},
 		"too many virtual threads being copied": {
 			trial: trial{program: guests.Program{Mounts: true}}, truth: under, want: "whole stacks",
 			own: []stacks.Stack{

@@ -169,7 +169,9 @@ type seen struct {
 }
 
 // seeRun records a run of a guest from before its beginning until after its end.
-func (m meter) seeRun(ctx context.Context, guest *events.Guest, threads, amount int, flags ...string) (s seen, err error) {
+func (m meter) seeRun(
+	ctx context.Context, guest *events.Guest, threads, amount int, flags ...string,
+) (s seen, err error) {
 	s.recording, err = m.recordWork(ctx, guest.PID(), func() error {
 		var err error
 		s.truth, err = guest.Run(threads, amount)
@@ -179,7 +181,9 @@ func (m meter) seeRun(ctx context.Context, guest *events.Guest, threads, amount 
 }
 
 // recordWork records all of what work does.
-func (m meter) recordWork(ctx context.Context, pid int, work func() error, flags ...string) (*profiler.Recording, error) {
+func (m meter) recordWork(
+	ctx context.Context, pid int, work func() error, flags ...string,
+) (*profiler.Recording, error) {
 	return m.agent.While(ctx, profiler.Options{PID: pid, Extra: flags}, (*profiler.AgentRun).WaitAttached,
 		func(*profiler.AgentRun) error { return work() })
 }

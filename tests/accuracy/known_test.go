@@ -39,7 +39,8 @@ func TestPlanKnown(t *testing.T) {
 		}
 	}
 	for _, name := range []string{
-		"events, pauses, Shenandoah, threads 2, JDK 25", "events, values, every 97", "events, sites, threads 4, JDK 17.0.1",
+		"events, pauses, Shenandoah, threads 2, JDK 25", "events, values, every 97",
+		"events, sites, threads 4, JDK 17.0.1",
 	} {
 		if !seen[name] {
 			t.Errorf("no trial %q", name)

@@ -16,7 +16,8 @@ func TestJudgeFaults(t *testing.T) {
 	for _, j := range []judgement{
 		{"right", []events.Row{fault("Leaf", 0.9*pages), fault("", 0.1*pages)}, nil},
 		{"too few", []events.Row{fault("Leaf", 0.8*pages)}, []string{"faults"}},
-		{"without a class", []events.Row{fault("Leaf", 0.7*pages), fault("", 0.3*pages)}, []string{"faults with a class"}},
+		{"without a class", []events.Row{fault("Leaf", 0.7*pages), fault("", 0.3*pages)},
+			[]string{"faults with a class"}},
 		{"a wrong class", []events.Row{fault("Leaf", 0.9*pages), fault("Broad", 0.1*pages)}, []string{"right classes"}},
 	} {
 		j.check(t, judgeFaults(truth, j.rows))

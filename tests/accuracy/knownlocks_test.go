@@ -20,12 +20,15 @@ func TestJudgeWaits(t *testing.T) {
 	}
 	idle := wait("Signal", kindWait, "W.idle", 0, 50e6)
 	for _, j := range []judgement{
-		{"right", []events.Row{wait("Hot", "block", "W.hot", 150, 50e6), wait("Hot", "spin", "W.hot", 100, 49e6), idle}, nil},
+		{"right", []events.Row{wait("Hot", "block", "W.hot", 150, 50e6), wait("Hot", "spin", "W.hot", 100, 49e6), idle},
+			nil},
 		{"too short", []events.Row{wait("Hot", "block", "W.hot", 250, 94e6), idle}, []string{"delay"}},
 		{"too few", []events.Row{wait("Hot", "block", "W.hot", 180, 99e6), idle}, []string{"waits, at least"}},
-		{"another class", []events.Row{wait("Hot", "block", "W.hot", 250, 97e6), wait("Cold", "block", "W.hot", 1, 3e6), idle},
+		{"another class", []events.Row{wait("Hot", "block", "W.hot", 250, 97e6), wait("Cold", "block", "W.hot", 1, 3e6),
+			idle},
 			[]string{"delay of the right class"}},
-		{"idle as contention", []events.Row{wait("Hot", "block", "W.hot", 250, 99e6), wait("Signal", "park", "W.idle", 1, 5e6)},
+		{"idle as contention", []events.Row{wait("Hot", "block", "W.hot", 250, 99e6),
+			wait("Signal", "park", "W.idle", 1, 5e6)},
 			[]string{"delay without contention"}},
 	} {
 		j.check(t, judgeWaits(truth, j.rows, 0))

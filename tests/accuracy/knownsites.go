@@ -74,7 +74,8 @@ func judgeSites(truth events.Truth, rows []events.Row) (figures []figure) {
 	// one buffer per thread.
 	const whole = 0.02
 	return append(figures, figure{
-		group: "sampled bytes, all", truth: all, measured: events.Sum(sampled, 1), tolerance: within(whole, all), aim: true,
+		group: "sampled bytes, all", truth: all, measured: events.Sum(sampled, 1), tolerance: within(whole, all),
+		aim: true,
 	})
 }
 

@@ -79,7 +79,8 @@ func judgeValues(truth events.Weights, rows []events.Row, every int, lost uint64
 	recorded, n := events.ByValue(rows, 0), events.Count(rows)
 	figures = append(figures, figure{
 		group: "executions", truth: truth.Total(), measured: recorded.Total(),
-		tolerance: float64(every-1)*float64(max(len(rows), 1)) + float64(lost), // each may have begun to count when it was over
+		// each may have begun to count when it was over
+		tolerance: float64(every-1)*float64(max(len(rows), 1)) + float64(lost),
 	})
 	if every == 1 {
 		figures = append(figures,
@@ -91,7 +92,8 @@ func judgeValues(truth events.Weights, rows []events.Row, every int, lost uint64
 		times := truth[name]
 		if every == 1 {
 			figures = append(figures, figure{
-				group: "executions with a value", what: name, truth: times, measured: recorded[name], tolerance: float64(lost),
+				group: "executions with a value", what: name, truth: times, measured: recorded[name],
+				tolerance: float64(lost),
 			})
 			continue
 		}

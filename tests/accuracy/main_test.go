@@ -45,7 +45,8 @@ func TestPlan(t *testing.T) {
 		names[trial.program.Name] = true
 	}
 	if len(some) >= len(trials) || len(names) != len(seen) {
-		t.Errorf("the short form has %d trials of %d programs, the long one %d of %d", len(some), len(names), len(trials), len(seen))
+		t.Errorf("the short form has %d trials of %d programs, the long one %d of %d", len(some), len(names),
+			len(trials), len(seen))
 	}
 
 	one, err := parse([]string{"-run", "^Plain$"})

@@ -154,7 +154,8 @@ func (m meter) recordProgram(ctx context.Context, t programTrial) (r programResu
 		}
 	}
 	fmt.Fprintf(m.out, "%v: first iteration %v, a late one %v; %d methods (%d native, %d unread), %.0f KB\n",
-		t, r.first.Round(time.Millisecond), r.iteration.Round(10*time.Microsecond), r.methods, r.natives, r.unread, float64(r.bytes)/1024)
+		t, r.first.Round(time.Millisecond), r.iteration.Round(10*time.Microsecond), r.methods, r.natives, r.unread,
+		float64(r.bytes)/1024)
 	for _, h := range r.hot {
 		fmt.Fprintf(m.out, "\t%5.1f%% %s: %s, %d points\n", 100*h.share, h.name, h.verdict, h.points)
 	}
@@ -212,11 +213,13 @@ func (vm *readVM) hotMethods(p *pprof.Profile, pid int, executed []executedMetho
 
 func programTable(results []programResult) report.Table {
 	table := report.Table{Header: []string{
-		"program", "input", "first iteration", "a late one", "methods executed", "native", "bytecode, KB", "hot methods", "rarely invoked", "with loops to time",
+		"program", "input", "first iteration", "a late one", "methods executed", "native", "bytecode, KB",
+		"hot methods", "rarely invoked", "with loops to time",
 	}}
 	milliseconds := func(d time.Duration) string { return fmt.Sprintf("%.0f ms", 1e3*d.Seconds()) }
 	for _, r := range results {
-		cells := []string{r.program, r.input(), milliseconds(r.first), milliseconds(r.iteration), fmt.Sprint(r.methods), fmt.Sprint(r.natives),
+		cells := []string{r.program, r.input(), milliseconds(r.first), milliseconds(r.iteration), fmt.Sprint(r.methods),
+			fmt.Sprint(r.natives),
 			fmt.Sprintf("%.0f", float64(r.bytes)/1024)}
 		if r.small {
 			table.Add(append(cells, "", "", "")...)

@@ -24,7 +24,10 @@ func openVM(pid int) (*readVM, error) {
 	if err != nil {
 		return nil, err
 	}
-	mapped, err := root.Maps(pid, func(m *proc.Mapping) bool { return m.Exec && strings.HasSuffix(m.Path, "/libjvm.so") })
+	mapped, err := root.Maps(pid, func(m *proc.Mapping) bool {
+		return m.Exec &&
+			strings.HasSuffix(m.Path, "/libjvm.so")
+	})
 	if err != nil {
 		return nil, err
 	}

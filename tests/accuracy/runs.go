@@ -168,7 +168,8 @@ func newProfiledRun(p *pprof.Profile, pid, hz int) (*profiledRun, error) {
 	r.seconds = min(int((last-r.begin+1)/perSecond), int(runLength/time.Second)-1) // the last one may be cut
 	const enough = 3
 	if r.begin == 0 || r.seconds < enough {
-		return nil, fmt.Errorf("%d windows have samples of the program, the first one is %d: is the machine too busy?", len(busy), r.begin)
+		return nil, fmt.Errorf("%d windows have samples of the program, the first one is %d: is the machine too busy?",
+			len(busy), r.begin)
 	}
 	return r, nil
 }
@@ -227,7 +228,8 @@ func meanLikeness(p *pprof.Profile, n int, pair func(int) (a, b []*pprof.Sample)
 		a, b := pair(i)
 		two := withSamples(p, slices.Concat(inWindow(a, 1), inWindow(b, 2)))
 		var text bytes.Buffer
-		if err := compare.Windows(&text, compare.Named{Name: "runs", Profile: two}, &compare.Options{N: 1}); err != nil {
+		if err := compare.Windows(&text, compare.Named{Name: "runs", Profile: two},
+			&compare.Options{N: 1}); err != nil {
 			return nil, err
 		}
 		alike, err := parseLikeness(text.String())
@@ -259,7 +261,8 @@ func inWindow(samples []*pprof.Sample, window int64) []*pprof.Sample {
 
 func (r *runsResult) print(w io.Writer) {
 	for i, s := range r.settings {
-		fmt.Fprintf(w, "%v, %s: %d seconds; correlation of methods and PCCT between runs %.4f and %.4f, within one %.4f and %.4f\n",
+		fmt.Fprintf(w, "%v, %s: %d seconds; correlation of methods and PCCT between runs %.4f and %.4f, within one "+
+			"%.4f and %.4f\n",
 			r.runsTrial, s.name, r.pairs[i], r.between[i][hotMethods].correlation, r.between[i][partialCCT].correlation,
 			r.within[i][hotMethods].correlation, r.within[i][partialCCT].correlation)
 	}

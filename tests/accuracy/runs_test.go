@@ -10,7 +10,8 @@ import (
 // A run of windows with one method each, named by letters; a dot is a window without samples of the
 // program.
 func runOf(methods string) *pprof.Profile {
-	p := &pprof.Profile{SampleType: []*pprof.ValueType{{Type: "samples", Unit: "count"}}, PeriodType: &pprof.ValueType{}, Period: 1}
+	p := &pprof.Profile{SampleType: []*pprof.ValueType{{Type: "samples", Unit: "count"}},
+		PeriodType: &pprof.ValueType{}, Period: 1}
 	locations := map[rune]*pprof.Location{}
 	for i, m := range methods {
 		if m == '.' {
@@ -51,7 +52,10 @@ func TestCorrespondingSeconds(t *testing.T) {
 	}
 	seconds := secondsOf(merged)
 	mean := func(n int, other func(int) int64) likeness {
-		alike, err := meanLikeness(merged, n, func(i int) (a, b []*pprof.Sample) { return seconds[secondOf(1, i)], seconds[other(i)] })
+		alike, err := meanLikeness(merged, n, func(i int) (a, b []*pprof.Sample) {
+			return seconds[secondOf(1, i)],
+				seconds[other(i)]
+		})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -110,8 +110,10 @@ func (r recordedTotal) held() bool { return math.Abs(r.Sum-r.truth) <= r.Within+
 
 func (r totalResult) print(w io.Writer) {
 	for _, total := range r.recorded {
-		fmt.Fprintf(w, "%v: %v: truth %.4g, recorded %.4g ± %.2g: %+.1f %% ± %.1f, %s\n", r.totalTrial, total.length.Round(100*time.Millisecond),
-			total.truth, total.Sum, total.Within, 100*(total.Sum/total.truth-1), 100*total.Within/total.truth, report.Verdict(total.held()))
+		fmt.Fprintf(w, "%v: %v: truth %.4g, recorded %.4g ± %.2g: %+.1f %% ± %.1f, %s\n", r.totalTrial,
+			total.length.Round(100*time.Millisecond),
+			total.truth, total.Sum, total.Within, 100*(total.Sum/total.truth-1), 100*total.Within/total.truth,
+			report.Verdict(total.held()))
 	}
 }
 
@@ -191,7 +193,8 @@ func (t totalTrial) judge(s seen) (r recordedTotal, err error) {
 }
 
 func totalsTable(results []totalResult) report.Table {
-	table := report.Table{Header: []string{"program", "recorded", "machine", "recordings", "with an interval", "within it", "off by, median", "at most", "interval, median"}}
+	table := report.Table{Header: []string{"program", "recorded", "machine", "recordings", "with an interval",
+		"within it", "off by, median", "at most", "interval, median"}}
 	type row struct{ program, kinds, machine string }
 	var order []row
 	of := map[row][]recordedTotal{}

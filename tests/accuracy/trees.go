@@ -38,7 +38,8 @@ func planTrees(jdk jvm.JDK) plan {
 		},
 		Run: harness.OneByOne(meter.recordTrees),
 		Tables: func(results []treeResult) []harness.Table {
-			return []harness.Table{{Marker: "exact-trees", Table: treeTable(results)}, {Marker: "exact-layers", Table: treeLayerTable(results)}}
+			return []harness.Table{{Marker: "exact-trees", Table: treeTable(results)},
+				{Marker: "exact-layers", Table: treeLayerTable(results)}}
 		},
 	}.Plan
 }
@@ -59,8 +60,9 @@ type treeResult struct {
 	calls, nativeCalls uint64
 	depth              int
 	overlap            float64 // % of the calls of two JVMs, by context
-	former             float64 // % of the calls that the tree of the paper's former rules has in common with the whole one
-	layers             string
+	// % of the calls that the tree of the paper's former rules has in common with the whole one
+	former float64
+	layers string
 }
 
 func (m meter) recordTrees(ctx context.Context, t treeTrial) (r treeResult, err error) {
@@ -87,7 +89,8 @@ func (m meter) recordTrees(ctx context.Context, t treeTrial) (r treeResult, err 
 		return r, errors.New("too many contexts to compare")
 	}
 	r.overlap = cct.Overlap(contexts[0], contexts[1])
-	fmt.Fprintf(m.out, "%v: %d nodes, %d calls; native %d and %d; overlap of two JVMs %.3f %%, with former rules %.2f %%\n",
+	fmt.Fprintf(m.out, "%v: %d nodes, %d calls; native %d and %d; overlap of two JVMs %.3f %%, with former rules "+
+		"%.2f %%\n",
 		t, r.nodes, r.calls, r.nativeNodes, r.nativeCalls, r.overlap, r.former)
 	return r, nil
 }
@@ -190,11 +193,14 @@ func layersOf(p *pprof.Profile) (string, error) {
 }
 
 func treeTable(results []treeResult) ownreport.Table {
-	table := ownreport.Table{Header: []string{"program", "nodes", "native", "calls", "native", "deepest", "former rules: overlap %", "two JVMs: overlap %", "aim"}}
+	table := ownreport.Table{Header: []string{"program", "nodes", "native", "calls", "native", "deepest",
+		"former rules: overlap %", "two JVMs: overlap %", "aim"}}
 	for _, r := range results {
 		part := func(n, of uint64) string { return fmt.Sprintf("%d (%.2f %%)", n, 100*float64(n)/float64(of)) }
-		table.Add(r.program, fmt.Sprint(r.nodes), part(r.nativeNodes, r.nodes), fmt.Sprint(r.calls), part(r.nativeCalls, r.calls),
-			fmt.Sprint(r.depth), fmt.Sprintf("%.2f", r.former), fmt.Sprintf("%.3f", r.overlap), ownreport.Verdict(r.overlap > reproducible))
+		table.Add(r.program, fmt.Sprint(r.nodes), part(r.nativeNodes, r.nodes), fmt.Sprint(r.calls),
+			part(r.nativeCalls, r.calls),
+			fmt.Sprint(r.depth), fmt.Sprintf("%.2f", r.former), fmt.Sprintf("%.3f", r.overlap),
+			ownreport.Verdict(r.overlap > reproducible))
 	}
 	return table
 }

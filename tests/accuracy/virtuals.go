@@ -25,7 +25,10 @@ func planVirtuals() plan {
 			return []harness.Table{{Marker: "virtuals", Table: virtualsTable(results)}}
 		},
 		OK: func(results []virtualsComplete) bool {
-			return !slices.ContainsFunc(results, func(c virtualsComplete) bool { return c.samples == 0 || len(c.wrong) > 0 })
+			return !slices.ContainsFunc(results, func(c virtualsComplete) bool {
+				return c.samples == 0 ||
+					len(c.wrong) > 0
+			})
 		},
 	}.Plan
 }
@@ -125,7 +128,8 @@ func (m meter) virtuals(ctx context.Context, t virtualsTrial) (virtualsComplete,
 	}
 	c := virtualsComplete{t, summarise(stacks.OnThread(stacks.Of(recording.Profile), program.Thread))}
 	c.jdk = jdk
-	fmt.Fprintf(m.out, "%v: %.2f%% of %d stacks are whole: %s\n", t, 100*c.whole, c.samples, report.Verdict(c.whole >= wholeVirtuals))
+	fmt.Fprintf(m.out, "%v: %.2f%% of %d stacks are whole: %s\n", t, 100*c.whole, c.samples,
+		report.Verdict(c.whole >= wholeVirtuals))
 	c.printRest(m.out)
 	return c, nil
 }

@@ -156,7 +156,8 @@ func waitIntervals(p *pprof.Profile) (map[string]events.Interval, error) {
 
 // waitRowTable is how many intervals were printed of each method, and how many contain the truth.
 func waitRowTable(results []waitRowResult) report.Table {
-	table := report.Table{Header: []string{"threads", "kind", "method", "rows", "with an interval", "which contains the truth", "half of it, median", "furthest off"}}
+	table := report.Table{Header: []string{"threads", "kind", "method", "rows", "with an interval",
+		"which contains the truth", "half of it, median", "furthest off"}}
 	for _, r := range results {
 		type key struct{ kind, method string }
 		groups := map[key][]dozeRow{}
@@ -190,7 +191,8 @@ func waitRowTable(results []waitRowResult) report.Table {
 			if len(widths) > 0 {
 				median = fmt.Sprintf("%.0f %%", 100*widths[len(widths)/2])
 			}
-			table.Add(fmt.Sprint(r.threads), k.kind, k.method, fmt.Sprint(len(groups[k])), fmt.Sprint(known), fmt.Sprint(held), median, fmt.Sprintf("%.0f %%", 100*furthest))
+			table.Add(fmt.Sprint(r.threads), k.kind, k.method, fmt.Sprint(len(groups[k])), fmt.Sprint(known),
+				fmt.Sprint(held), median, fmt.Sprintf("%.0f %%", 100*furthest))
 		}
 	}
 	return table

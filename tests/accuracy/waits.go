@@ -81,12 +81,14 @@ type wayResult struct {
 
 func (w wayResult) ok() bool {
 	allowed := awayTolerance*float64(w.Sum) + sigmas*w.sampled
-	return math.Abs(w.offCPU-float64(w.Sum)) <= allowed && math.Abs(w.wall-float64(w.Sum)) <= allowed && w.right >= rightCause
+	return math.Abs(w.offCPU-float64(w.Sum)) <= allowed && math.Abs(w.wall-float64(w.Sum)) <= allowed &&
+		w.right >= rightCause
 }
 
 // waitEvents are the events of JFR with the time of waits. Its other events have none: it does not
 // record pipes, selectors and run queues.
-var waitEvents = []string{jfr.JavaMonitorEnter, jfr.JavaMonitorWait, jfr.ThreadPark, jfr.ThreadSleep, jfr.SocketRead, jfr.FileForce, jfr.FileWrite}
+var waitEvents = []string{jfr.JavaMonitorEnter, jfr.JavaMonitorWait, jfr.ThreadPark, jfr.ThreadSleep, jfr.SocketRead,
+	jfr.FileForce, jfr.FileWrite}
 
 func (m meter) recordWaits(ctx context.Context, t waitTrial) (r waitResult, err error) {
 	r.waitTrial = t
@@ -143,10 +145,13 @@ func (m meter) recordWaits(ctx context.Context, t waitTrial) (r waitResult, err 
 }
 
 // besideWaits has JFR and perf sched record what a process does as well.
-func (m meter) besideWaits(ctx context.Context, t waitTrial, pid int, path string, work func() error) ([]profiler.ThreadTime, error) {
+func (m meter) besideWaits(
+	ctx context.Context, t waitTrial, pid int, path string, work func() error,
+) ([]profiler.ThreadTime, error) {
 	var settings []jfr.Setting
 	for _, event := range waitEvents {
-		settings = append(settings, jfr.Setting{Event: event, Name: "threshold", Value: "0 ms"}, jfr.Setting{Event: event, Name: "stackTrace", Value: "true"})
+		settings = append(settings, jfr.Setting{Event: event, Name: "threshold", Value: "0 ms"},
+			jfr.Setting{Event: event, Name: "stackTrace", Value: "true"})
 	}
 	flight, err := jfr.Start(ctx, t.jdk, pid, path, settings...)
 	if err != nil {
@@ -228,7 +233,10 @@ func judgeWay(away events.OffCPU, offCPU, wall []events.Row) wayResult {
 	} else {
 		w.right = share(f.Right, f.Time-f.Delayed-f.VMCall)
 	}
-	w.wall = events.Sum(events.Where(wall, func(r events.Row) bool { return r.Has(away.Method) && r.Cause != "running" }), 0)
+	w.wall = events.Sum(events.Where(wall, func(r events.Row) bool {
+		return r.Has(away.Method) &&
+			r.Cause != "running"
+	}), 0)
 	return w
 }
 
@@ -274,7 +282,8 @@ func schedShare(threads []profiler.ThreadTime, rows []events.Row, method string)
 
 // waitTable compares what all say with the program's own clock.
 func waitTable(results []waitResult) report.Table {
-	table := report.Table{Header: []string{"JDK", "method", "program", "-e offcpu", "cause", "of that", "-e wall", "JFR", "perf sched", "async-profiler", ""}}
+	table := report.Table{Header: []string{"JDK", "method", "program", "-e offcpu", "cause", "of that", "-e wall",
+		"JFR", "perf sched", "async-profiler", ""}}
 	for _, r := range results {
 		for _, w := range r.ways {
 			percent := func(share float64) string {
@@ -284,7 +293,8 @@ func waitTable(results []waitResult) report.Table {
 				return fmt.Sprintf("%.1f %%", 100*share)
 			}
 			part := func(ns float64) string { return percent(ns / float64(w.Sum)) }
-			table.Add(fmt.Sprint(r.jdk.Version), strings.TrimPrefix(w.Method, "guest.Away."), fmt.Sprintf("%.2f s", w.Sum.Round(time.Millisecond).Seconds()), part(w.offCPU), w.Cause,
+			table.Add(fmt.Sprint(r.jdk.Version), strings.TrimPrefix(w.Method, "guest.Away."),
+				fmt.Sprintf("%.2f s", w.Sum.Round(time.Millisecond).Seconds()), part(w.offCPU), w.Cause,
 				percent(w.right), part(w.wall), part(w.jfr), percent(w.perf), percent(w.async), report.Verdict(w.ok()))
 		}
 	}

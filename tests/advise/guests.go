@@ -72,7 +72,8 @@ func (l lab) guest(ctx context.Context, t guestTrial) (guestResult, error) {
 		return r, err
 	}
 	start := func(flags ...string) (*jvm.Guest, error) {
-		g, err := jvm.Start(ctx, jvm.Command{JDK: t.jdk, Flags: flags, Classpath: []string{classes}, Main: "guest." + t.program})
+		g, err := jvm.Start(ctx, jvm.Command{JDK: t.jdk, Flags: flags, Classpath: []string{classes}, Main: "guest." +
+			t.program})
 		if err == nil {
 			_, err = nanoseconds(g, guestWarmup)
 		}
@@ -152,13 +153,15 @@ func nanoseconds(g *jvm.Guest, d time.Duration) (ns float64, err error) {
 }
 
 func guestTable(results []guestResult) report.Table {
-	table := report.Table{Header: []string{"guest", "JDK", "advice", "ns a call without", "with", "times as fast", "control"}}
+	table := report.Table{Header: []string{"guest", "JDK", "advice", "ns a call without", "with", "times as fast",
+		"control"}}
 	for _, r := range results {
 		if r.advice == "none" {
 			table.Add(r.program, r.jdk.String(), r.advice, "", "", "", "")
 			continue
 		}
-		table.Add(r.program, r.jdk.String(), r.advice, fmt.Sprintf("%.2f", r.without.Median), fmt.Sprintf("%.2f", r.with.Median), r.ratio.String(), r.controlled.String())
+		table.Add(r.program, r.jdk.String(), r.advice, fmt.Sprintf("%.2f", r.without.Median),
+			fmt.Sprintf("%.2f", r.with.Median), r.ratio.String(), r.controlled.String())
 	}
 	return table
 }

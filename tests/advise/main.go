@@ -82,10 +82,12 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 // sections are all measurements, in the order of the documentation.
 func sections(jdks []jvm.JDK) []harness.Section[lab] {
 	list := []harness.Section[lab]{{
-		Name: "guests", Markers: []string{"advise-guests"}, Aim: fmt.Sprintf("%.1f times as fast", aim), Plan: planGuests(jdks),
+		Name: "guests", Markers: []string{"advise-guests"}, Aim: fmt.Sprintf("%.1f times as fast", aim),
+		Plan: planGuests(jdks),
 	}}
 	for _, program := range programs {
-		list = append(list, harness.Section[lab]{Name: program, Markers: []string{marker(program)}, Aim: "none: the table says what was gained", Plan: planProgram(program)})
+		list = append(list, harness.Section[lab]{Name: program, Markers: []string{marker(program)},
+			Aim: "none: the table says what was gained", Plan: planProgram(program)})
 	}
 	return list
 }

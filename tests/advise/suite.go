@@ -142,9 +142,11 @@ func (l lab) round(ctx context.Context, r *programResult, flags map[side][]strin
 }
 
 func programTable(r programResult) report.Table {
-	table := report.Table{Header: []string{r.program, "because", "CPU time with by without", "control", "expected at most"}}
+	table := report.Table{Header: []string{r.program, "because", "CPU time with by without", "control",
+		"expected at most"}}
 	for i, a := range r.plan.Advice {
-		table.Add(describe(&a), a.Reason, harness.RatioOf(r.ratios[hinted+side(i)]).String(), harness.RatioOf(r.ratios[control]).String(), expected(a.AtMost))
+		table.Add(describe(&a), a.Reason, harness.RatioOf(r.ratios[hinted+side(i)]).String(),
+			harness.RatioOf(r.ratios[control]).String(), expected(a.AtMost))
 	}
 	if len(r.plan.Advice) == 0 {
 		table.Add("no advice", "", "", "", "")

@@ -20,7 +20,8 @@ func New(t testing.TB) *bpf.Objects {
 	o := &bpf.Objects{}
 	t.Cleanup(func() { o.Close() })
 	for name, to := range map[string]**ebpf.Map{
-		"events": &o.Events, "nmi_events": &o.NmiEvents, "counters": &o.Counters, "tick_counts": &o.TickCounts, "processes": &o.Processes, "epochs": &o.Epochs,
+		"events": &o.Events, "nmi_events": &o.NmiEvents, "counters": &o.Counters, "tick_counts": &o.TickCounts,
+		"processes": &o.Processes, "epochs": &o.Epochs,
 		"pids": &o.Pids, "ended_pids": &o.EndedPids, "seen_methods": &o.SeenMethods, "known_threads": &o.KnownThreads,
 	} {
 		*to = load(t, spec, name)

@@ -25,7 +25,8 @@ const (
 // converge is how long versions must run until a contest has a verdict: by timings of invocations,
 // and of invocations and loops.
 func (m manner) converge() (outcome harness.Outcome) {
-	table := report.Table{Header: []string{"rule", "timings of", "confidence, %", "difference, %", "false, %", "right, %", "undecided, %", "program time until the verdict, ms"}}
+	table := report.Table{Header: []string{"rule", "timings of", "confidence, %", "difference, %", "false, %",
+		"right, %", "undecided, %", "program time until the verdict, ms"}}
 	seeds := min(m.seeds, 100)
 	for _, confidence := range []float64{0.8, 0.9999} {
 		for _, fixed := range []bool{true, false} {
@@ -36,7 +37,8 @@ func (m manner) converge() (outcome harness.Outcome) {
 					for seed := range seeds {
 						random := rand.New(rand.NewPCG(uint64(seed), uint64(8000+100*slower)))
 						opt := &audit.ContestOptions{Confidence: confidence, Least: 1e-9, Fixed: fixed}
-						spent, verdict := converge(random, opt, loops, 1+slower/100, time.Duration(m.timings)*20*time.Microsecond)
+						spent, verdict := converge(random, opt, loops, 1+slower/100,
+							time.Duration(m.timings)*20*time.Microsecond)
 						switch {
 						case verdict == audit.More && slower > 0:
 							right++
@@ -58,7 +60,8 @@ func (m manner) converge() (outcome harness.Outcome) {
 					if loops {
 						of = "invocations and iterations"
 					}
-					table.Add(rule, of, fmt.Sprint(100*confidence), fmt.Sprint(slower), percent(wrong, seeds), percent(right, seeds), percent(seeds-right-wrong, seeds), mean)
+					table.Add(rule, of, fmt.Sprint(100*confidence), fmt.Sprint(slower), percent(wrong, seeds),
+						percent(right, seeds), percent(seeds-right-wrong, seeds), mean)
 					outcome.Failed = outcome.Failed || !fixed && tooMany(wrong, seeds, 1-confidence)
 				}
 			}
@@ -71,7 +74,9 @@ func (m manner) converge() (outcome harness.Outcome) {
 // converge invokes two versions at random until there is a verdict, or they have run for that long.
 // It looks after every 100 timings of each version, as the paper does. Always-valid intervals,
 // which do not depend on the looks, are checked after 5 % more timings.
-func converge(random *rand.Rand, opt *audit.ContestOptions, loops bool, slow float64, most time.Duration) (time.Duration, audit.Verdict) {
+func converge(
+	random *rand.Rand, opt *audit.ContestOptions, loops bool, slow float64, most time.Duration,
+) (time.Duration, audit.Verdict) {
 	contest := audit.NewContest(opt)
 	var spent float64 // ns
 	for timings, next := 0, 2*perLook; spent < float64(most); {

@@ -49,7 +49,8 @@ func (r *duelResult) judge(change float64, d audit.Difference) {
 	r.verdicts[d.Verdict]++
 	switch {
 	case d.Verdict == audit.More && change > leastGap-clocks, d.Verdict == audit.Less && change < clocks-leastGap,
-		d.Verdict == audit.Same && math.Abs(change) < leastGap+clocks, d.Verdict == audit.Undecided && math.Abs(change) < mustFind:
+		d.Verdict == audit.Same && math.Abs(change) < leastGap+clocks, d.Verdict == audit.Undecided &&
+			math.Abs(change) < mustFind:
 		r.right++
 	default:
 		r.wrong++
@@ -67,12 +68,17 @@ func planDuels(marker string, all func(l manner) []duelTrial) func(harness.Choic
 			},
 			Run: harness.OneByOne(lab.duel),
 			Tables: func(results []duelResult) []harness.Table {
-				table := report.Table{Header: []string{"A and B", "runs", "seconds", "Hz", "B - A by the guests' clocks, %", "estimated, %", "interval ±", "slower", "faster", "the same", "undecided", "wrong"}}
+				table := report.Table{Header: []string{"A and B", "runs", "seconds", "Hz",
+					"B - A by the guests' clocks, %", "estimated, %", "interval ±", "slower", "faster", "the same",
+					"undecided", "wrong"}}
 				for _, r := range results {
 					v := func(v audit.Verdict) string { return strconv.Itoa(r.verdicts[v]) }
-					table.Add(r.name, strconv.Itoa(r.runs), fmt.Sprintf("%.0f", (time.Duration(r.windows)*r.window).Seconds()), strconv.Itoa(r.frequency),
-						fmt.Sprintf("%.1f to %.1f", slices.Min(r.change), slices.Max(r.change)), fmt.Sprintf("%.1f to %.1f", slices.Min(r.found), slices.Max(r.found)),
-						fmt.Sprintf("%.1f", r.within), v(audit.More), v(audit.Less), v(audit.Same), v(audit.Undecided), strconv.Itoa(r.wrong))
+					table.Add(r.name, strconv.Itoa(r.runs), fmt.Sprintf("%.0f",
+						(time.Duration(r.windows)*r.window).Seconds()), strconv.Itoa(r.frequency),
+						fmt.Sprintf("%.1f to %.1f", slices.Min(r.change), slices.Max(r.change)),
+						fmt.Sprintf("%.1f to %.1f", slices.Min(r.found), slices.Max(r.found)),
+						fmt.Sprintf("%.1f", r.within), v(audit.More), v(audit.Less), v(audit.Same), v(audit.Undecided),
+						strconv.Itoa(r.wrong))
 				}
 				return []harness.Table{{Marker: marker, Table: table}}
 			},
@@ -93,7 +99,8 @@ func (l lab) duel(ctx context.Context, t duelTrial) (duelResult, error) {
 		}
 		whole := d.compare().Whole
 		r.judge(d.change(), whole)
-		fmt.Fprintf(l.out, "%s: %.2f %% by the guests' clocks, %.2f (%.2f to %.2f) estimated: %s\n", t, d.change(), whole.Percent, whole.Low, whole.High, named(whole.Verdict))
+		fmt.Fprintf(l.out, "%s: %.2f %% by the guests' clocks, %.2f (%.2f to %.2f) estimated: %s\n", t, d.change(),
+			whole.Percent, whole.Low, whole.High, named(whole.Verdict))
 	}
 	return r, nil
 }
@@ -102,7 +109,8 @@ func (l lab) duel(ctx context.Context, t duelTrial) (duelResult, error) {
 func paced(m manner) (list []duelTrial) {
 	for _, percent := range []int{0, 2, 5, 10, 20} {
 		list = append(list, duelTrial{
-			name: fmt.Sprintf("half of the work %d %% slower", percent), fast: guests.Paced(0), slow: guests.Paced(percent),
+			name: fmt.Sprintf("half of the work %d %% slower", percent), fast: guests.Paced(0),
+			slow:  guests.Paced(percent),
 			takes: takes{windows: m.halves, window: m.window, frequency: 999}, runs: m.duels,
 		})
 	}
@@ -113,7 +121,8 @@ func paced(m manner) (list []duelTrial) {
 func pairs(m manner) (list []duelTrial) {
 	for _, p := range guests.Pairs() {
 		list = append(list, duelTrial{
-			name: p.Name, fast: p.Fast, slow: p.Slow, takes: takes{windows: 24, window: time.Second / 2, frequency: 999}, runs: m.pairs,
+			name: p.Name, fast: p.Fast, slow: p.Slow, takes: takes{windows: 24, window: time.Second / 2,
+				frequency: 999}, runs: m.pairs,
 		})
 	}
 	return list

@@ -25,14 +25,16 @@ type rule struct {
 }
 
 var rules = []rule{
-	{"fixed threshold, as in the paper", func(alpha float64, _ int) float64 { return math.Sqrt2 * math.Erfcinv(alpha) }},
+	{"fixed threshold, as in the paper",
+		func(alpha float64, _ int) float64 { return math.Sqrt2 * math.Erfcinv(alpha) }},
 	{"always valid", func(alpha float64, n int) float64 { return audit.AlwaysValid(alpha, n, perLook) }},
 }
 
 // looks takes timings of two versions until there is a verdict: 100 of each, then 100 more, and so
 // on.
 func (m manner) looks() (outcome harness.Outcome) {
-	table := report.Table{Header: []string{"rule", "confidence, %", "difference, %", "false, %", "right, %", "undecided, %", "timings a side until the verdict"}}
+	table := report.Table{Header: []string{"rule", "confidence, %", "difference, %", "false, %", "right, %",
+		"undecided, %", "timings a side until the verdict"}}
 	for _, confidence := range []float64{0.8, 0.99, 0.9999} {
 		for _, r := range rules {
 			for _, slower := range []float64{0, 1, 2, 5, 10} {
@@ -55,7 +57,8 @@ func (m manner) looks() (outcome harness.Outcome) {
 				if decided := right + wrong; decided > 0 {
 					mean = strconv.Itoa(timings / decided)
 				}
-				table.Add(r.name, fmt.Sprint(100*confidence), fmt.Sprint(slower), percent(wrong, m.seeds), percent(right, m.seeds), percent(undecided, m.seeds), mean)
+				table.Add(r.name, fmt.Sprint(100*confidence), fmt.Sprint(slower), percent(wrong, m.seeds),
+					percent(right, m.seeds), percent(undecided, m.seeds), mean)
 				outcome.Failed = outcome.Failed || r.name != rules[0].name && tooMany(wrong, m.seeds, 1-confidence)
 			}
 		}

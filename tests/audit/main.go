@@ -48,8 +48,10 @@ type manner struct {
 }
 
 var (
-	longRun  = manner{experiments: 1000, seeds: 200, timings: 100_000, warmup: 3 * time.Second, window: time.Second, halves: 60, duels: 3, pairs: 20}
-	shortRun = manner{experiments: 60, seeds: 40, timings: 10_000, warmup: time.Second, window: time.Second / 4, halves: 20, duels: 1, pairs: 1}
+	longRun = manner{experiments: 1000, seeds: 200, timings: 100_000, warmup: 3 * time.Second, window: time.Second,
+		halves: 60, duels: 3, pairs: 20}
+	shortRun = manner{experiments: 60, seeds: 40, timings: 10_000, warmup: time.Second, window: time.Second / 4,
+		halves: 20, duels: 1, pairs: 1}
 )
 
 // A lab is what the sections share.
@@ -62,13 +64,19 @@ type lab struct {
 
 // sections are all measurements, in the order of the documentation.
 var sections = []harness.Section[lab]{
-	{Name: "verdicts", Markers: []string{"audit-verdicts"}, Aim: "at most alpha of the verdicts false", Plan: planOf("verdicts", manner.verdicts)},
-	{Name: "keys", Markers: []string{"audit-keys"}, Aim: "at most alpha of the verdicts false", Plan: planOf("keys", manner.keys)},
-	{Name: "looks", Markers: []string{"audit-looks"}, Aim: "at most alpha of the always-valid verdicts false", Plan: planOf("looks", manner.looks)},
-	{Name: "converge", Markers: []string{"audit-converge"}, Aim: "at most alpha of the always-valid verdicts false", Plan: planOf("converge", manner.converge)},
-	{Name: "splits", Markers: []string{"audit-splits"}, Aim: "at most alpha of the comparisons with a false verdict; 5 % found", Plan: planSplit},
+	{Name: "verdicts", Markers: []string{"audit-verdicts"}, Aim: "at most alpha of the verdicts false",
+		Plan: planOf("verdicts", manner.verdicts)},
+	{Name: "keys", Markers: []string{"audit-keys"}, Aim: "at most alpha of the verdicts false",
+		Plan: planOf("keys", manner.keys)},
+	{Name: "looks", Markers: []string{"audit-looks"}, Aim: "at most alpha of the always-valid verdicts false",
+		Plan: planOf("looks", manner.looks)},
+	{Name: "converge", Markers: []string{"audit-converge"}, Aim: "at most alpha of the always-valid verdicts false",
+		Plan: planOf("converge", manner.converge)},
+	{Name: "splits", Markers: []string{"audit-splits"},
+		Aim: "at most alpha of the comparisons with a false verdict; 5 % found", Plan: planSplit},
 	{Name: "paced", Markers: []string{"audit-paced"}, Aim: "no wrong verdict", Plan: planDuels("audit-paced", paced)},
-	{Name: "pairs", Markers: []string{"audit-pairs"}, Aim: "20 of 20 right beyond a ratio of 1.1", Plan: planDuels("audit-pairs", pairs)},
+	{Name: "pairs", Markers: []string{"audit-pairs"}, Aim: "20 of 20 right beyond a ratio of 1.1",
+		Plan: planDuels("audit-pairs", pairs)},
 }
 
 // planOf is the plan of a section that is measured as a whole.
@@ -77,7 +85,8 @@ func planOf(name string, measure func(m manner) harness.Outcome) func(harness.Ch
 		if c.Run != nil && !c.Run.MatchString(name) {
 			return harness.Job[lab]{}
 		}
-		return harness.Job[lab]{Trials: 1, Whole: !c.Short, Run: func(_ context.Context, l lab) (harness.Outcome, error) {
+		return harness.Job[lab]{Trials: 1, Whole: !c.Short, Run: func(_ context.Context, l lab) (harness.Outcome,
+			error) {
 			return measure(l.manner), nil
 		}}
 	}

@@ -63,14 +63,17 @@ func planSplit(c harness.Choice) harness.Job[lab] {
 	return harness.Trials[lab, split, splitResult]{
 		All: splits, Run: harness.OneByOne(lab.split),
 		Tables: func(results []splitResult) []harness.Table {
-			table := report.Table{Header: []string{"program", "Hz", "windows a side", "samples in a window", "methods", "comparisons with a false verdict, %", "method made slower", "its share, %"}}
+			table := report.Table{Header: []string{"program", "Hz", "windows a side", "samples in a window", "methods",
+				"comparisons with a false verdict, %", "method made slower", "its share, %"}}
 			for _, s := range results[0].slower {
 				table.Header = append(table.Header, fmt.Sprintf("found at %d %%, %%", s.percent))
 			}
-			table.Header = append(table.Header, fmt.Sprintf("at %d %%, if no other is compared", results[0].slower[0].percent))
+			table.Header = append(table.Header, fmt.Sprintf("at %d %%, if no other is compared",
+				results[0].slower[0].percent))
 			for _, r := range results {
 				row := []string{
-					r.program, strconv.Itoa(r.frequency), strconv.Itoa(r.windows), fmt.Sprintf("%.0f", r.samples), strconv.Itoa(r.methods),
+					r.program, strconv.Itoa(r.frequency), strconv.Itoa(r.windows), fmt.Sprintf("%.0f", r.samples),
+					strconv.Itoa(r.methods),
 					percent(r.wrong, r.experiments), "`" + r.method + "`", fmt.Sprintf("%.1f", 100*r.share),
 				}
 				for _, s := range r.slower {
@@ -81,7 +84,10 @@ func planSplit(c harness.Choice) harness.Job[lab] {
 			return []harness.Table{{Marker: "audit-splits", Table: table}}
 		},
 		OK: func(results []splitResult) bool {
-			return !slices.ContainsFunc(results, func(r splitResult) bool { return tooMany(r.wrong, r.experiments, alpha) })
+			return !slices.ContainsFunc(results, func(r splitResult) bool {
+				return tooMany(r.wrong, r.experiments,
+					alpha)
+			})
 		},
 	}.Plan(c)
 }
@@ -126,10 +132,12 @@ func (l lab) split(ctx context.Context, s split) (splitResult, error) {
 		for i, by := range slower {
 			scaled := oneRun(made(b, r.method, 1+float64(by)/100))
 			r.slower[i].percent = by
-			if verdict := audit.Compare(oneRun(a), scaled, keys, &audit.Options{Alpha: alpha}).Keys[slices.Index(keys, r.method)].Verdict; verdict == audit.More {
+			if verdict := audit.Compare(oneRun(a), scaled, keys, &audit.Options{Alpha: alpha}).Keys[slices.Index(keys,
+				r.method)].Verdict; verdict == audit.More {
 				r.slower[i].found++
 			}
-			if audit.Compare(oneRun(a), scaled, []string{r.method}, &audit.Options{Alpha: alpha}).Keys[0].Verdict == audit.More {
+			if audit.Compare(oneRun(a), scaled, []string{r.method},
+				&audit.Options{Alpha: alpha}).Keys[0].Verdict == audit.More {
 				r.slower[i].alone++
 			}
 		}

@@ -51,14 +51,16 @@ func setups() (list []setup) {
 // verdicts compares programs with themselves, and with versions that are slower by some percent.
 func (m manner) verdicts() (outcome harness.Outcome) {
 	slower := []float64{2, 5, 10}
-	table := report.Table{Header: []string{"program", "processes a side", "windows", "interval without the truth, %", "false at 0 %, %", "false, least effect 0, %"}}
+	table := report.Table{Header: []string{"program", "processes a side", "windows", "interval without the truth, %",
+		"false at 0 %, %", "false, least effect 0, %"}}
 	for _, s := range slower {
 		table.Header = append(table.Header, fmt.Sprintf("found at %.0f %%, %%", s))
 	}
 	for _, s := range setups() {
 		random := rand.New(rand.NewPCG(2009, uint64(s.runs*1000+s.windows)))
 		try := func(slow float64, least float64) audit.Difference {
-			return audit.Compare(s.load.Side(random, s.runs, s.windows, 1), s.load.Side(random, s.runs, s.windows, slow), nil, &audit.Options{Alpha: alpha, Least: least}).Whole
+			return audit.Compare(s.load.Side(random, s.runs, s.windows, 1),
+				s.load.Side(random, s.runs, s.windows, slow), nil, &audit.Options{Alpha: alpha, Least: least}).Whole
 		}
 		var missed, wrong, strict int
 		for range m.experiments {
@@ -74,7 +76,8 @@ func (m manner) verdicts() (outcome harness.Outcome) {
 			}
 		}
 		warned := s.runs == 1 && s.load.Runs > 0 // a single process does not show the variation between processes
-		row := []string{s.load.Name, strconv.Itoa(s.runs), strconv.Itoa(s.windows), percent(missed, m.experiments), percent(wrong, m.experiments), percent(strict, m.experiments)}
+		row := []string{s.load.Name, strconv.Itoa(s.runs), strconv.Itoa(s.windows), percent(missed, m.experiments),
+			percent(wrong, m.experiments), percent(strict, m.experiments)}
 		outcome.Failed = outcome.Failed || !warned && tooMany(wrong, m.experiments, alpha)
 		for _, by := range slower {
 			found := 0
@@ -98,7 +101,8 @@ func (m manner) keys() (outcome harness.Outcome) {
 	for k := range names {
 		names[k] = strconv.Itoa(k)
 	}
-	table := report.Table{Header: []string{"methods", "slower by 30 %", "comparisons with a false verdict, %", "false among verdicts, %", "found, %"}}
+	table := report.Table{Header: []string{"methods", "slower by 30 %", "comparisons with a false verdict, %",
+		"false among verdicts, %", "found, %"}}
 	for _, slower := range []int{0, 2, 20} {
 		random := rand.New(rand.NewPCG(1995, uint64(slower)))
 		experiments := m.experiments / 10
@@ -118,7 +122,8 @@ func (m manner) keys() (outcome harness.Outcome) {
 				any++
 			}
 		}
-		table.Add(strconv.Itoa(keys), strconv.Itoa(slower), percent(any, experiments), percent(wrong, right+wrong), percent(right, slower*experiments))
+		table.Add(strconv.Itoa(keys), strconv.Itoa(slower), percent(any, experiments), percent(wrong, right+wrong),
+			percent(right, slower*experiments))
 		if slower == 0 {
 			outcome.Failed = tooMany(any, experiments, alpha)
 		} else {

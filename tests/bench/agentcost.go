@@ -23,7 +23,9 @@ type agentCost struct {
 // watch has the agent record while work is done, and returns what it used meanwhile. Before, once
 // it is ready, it watches warmUp, unless that is nil: its start, the names that it looks up first,
 // and its end are no part of the cost.
-func (b bench) watch(ctx context.Context, o profiler.Options, ready func(*profiler.AgentRun) error, warmUp, work func() error) (cost agentCost, recording *profiler.Recording, err error) {
+func (b bench) watch(
+	ctx context.Context, o profiler.Options, ready func(*profiler.AgentRun) error, warmUp, work func() error,
+) (cost agentCost, recording *profiler.Recording, err error) {
 	recording, err = b.agent.While(ctx, o, ready, func(run *profiler.AgentRun) error {
 		if warmUp != nil {
 			if err := warmUp(); err != nil {

@@ -86,11 +86,16 @@ func runAll(guests []*suite.Guest, do func(*suite.Guest) error) error {
 func busyTable(runs []busyRun) report.Table {
 	table := report.Table{Header: []string{"two busy CPUs", "Hz", "measured", "aim", ""}}
 	for _, r := range runs {
-		c, add := r.cost, func(what, measured, aim, verdict string) { table.Add(what, fmt.Sprint(r.rate), measured, aim, verdict) }
+		c, add := r.cost, func(what, measured, aim, verdict string) {
+			table.Add(what, fmt.Sprint(r.rate), measured, aim,
+				verdict)
+		}
 		bpf := harness.Per(float64(c.stats.BPFTime/time.Nanosecond), float64(c.stats.Attempted))
-		add("agent, % of a core", fmt.Sprintf("%.2f", 100*c.core()), fmt.Sprintf("≤ %.1f", 100*r.core), report.Verdict(c.core() <= r.core))
+		add("agent, % of a core", fmt.Sprintf("%.2f", 100*c.core()), fmt.Sprintf("≤ %.1f", 100*r.core),
+			report.Verdict(c.core() <= r.core))
 		add("agent, peak MB", megabytes(c.rss), "≤ "+megabytes(rssAim), report.Verdict(c.rss <= rssAim))
-		add("BPF, ns a sample", fmt.Sprintf("%.0f", bpf), fmt.Sprintf("≤ %d", busyBPFAim), report.Verdict(bpf <= busyBPFAim))
+		add("BPF, ns a sample", fmt.Sprintf("%.0f", bpf), fmt.Sprintf("≤ %d", busyBPFAim),
+			report.Verdict(bpf <= busyBPFAim))
 		add("samples", fmt.Sprint(c.stats.Delivered), "", "")
 		add("samples lost", fmt.Sprint(c.stats.Lost()), "0", report.Verdict(c.stats.Lost() == 0))
 	}

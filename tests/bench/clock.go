@@ -54,7 +54,8 @@ const clockAim = 1.0
 // clocks compares the profiles of both clocks. The last row is the mean of all guests.
 func (b bench) clocks(ctx context.Context) ([]harness.Table, error) {
 	table := report.Table{Header: []string{
-		"guest", "recordings", "samples compared", "tick with cpu-clock, overlap %", "cpu-clock with itself", "difference", "aim", "",
+		"guest", "recordings", "samples compared", "tick with cpu-clock, overlap %", "cpu-clock with itself",
+		"difference", "aim", "",
 	}}
 	all := make([]float64, b.how.clock.pairs)
 	for _, name := range b.clockGuests {
@@ -73,11 +74,13 @@ func (b bench) clocks(ctx context.Context) ([]harness.Table, error) {
 			all[i] += by[i] / float64(len(b.clockGuests))
 		}
 		difference := meanOf(by)
-		table.Add(name, fmt.Sprint(len(compared)), fmt.Sprint(mean.samples), fmt.Sprintf("%.1f", mean.tick), fmt.Sprintf("%.1f", mean.itself),
+		table.Add(name, fmt.Sprint(len(compared)), fmt.Sprint(mean.samples), fmt.Sprintf("%.1f", mean.tick),
+			fmt.Sprintf("%.1f", mean.itself),
 			difference.String(), fmt.Sprintf("≥ -%.0f", clockAim), report.Verdict(difference.mean >= -clockAim))
 	}
 	mean := meanOf(all)
-	table.Add("mean", "", "", "", "", mean.String(), fmt.Sprintf("interval ≥ -%.0f", clockAim), report.Verdict(mean.low() >= -clockAim))
+	table.Add("mean", "", "", "", "", mean.String(), fmt.Sprintf("interval ≥ -%.0f", clockAim),
+		report.Verdict(mean.low() >= -clockAim))
 	return []harness.Table{{Marker: "clocks", Table: table}}, nil
 }
 
@@ -111,7 +114,8 @@ func interrupters() []interrupter {
 	list := []interrupter{{"added by an agent that takes no samples (-e safepoint)", "-e safepoint"}}
 	for _, clock := range []attach.Clock{attach.CPUClock, attach.TickClock} {
 		flag := "--clock=" + string(clock)
-		list = append(list, interrupter{fmt.Sprintf("added with %s -F %d", flag, clockRate), fmt.Sprintf("%s -F %d", flag, clockRate)})
+		list = append(list, interrupter{fmt.Sprintf("added with %s -F %d", flag, clockRate),
+			fmt.Sprintf("%s -F %d", flag, clockRate)})
 	}
 	return list
 }
@@ -132,14 +136,16 @@ func (b bench) interrupts(ctx context.Context) ([]harness.Table, error) {
 		return float64(after-before) / time.Since(began).Seconds(), err
 	}
 	agents := interrupters()
-	turns, err := harness.Alternate(harness.Rotated(b.how.clock.rounds, agents), perSecond, func(agent interrupter) (rate float64, err error) {
-		options := profiler.Options{PID: os.Getpid(), Extra: strings.Fields(agent.flags)}
-		_, err = b.agent.While(ctx, options, (*profiler.AgentRun).WaitSampling, func(*profiler.AgentRun) (err error) {
-			rate, err = perSecond()
-			return err
-		})
-		return rate, err
-	}, nil)
+	turns, err := harness.Alternate(harness.Rotated(b.how.clock.rounds, agents), perSecond,
+		func(agent interrupter) (rate float64, err error) {
+			options := profiler.Options{PID: os.Getpid(), Extra: strings.Fields(agent.flags)}
+			_, err = b.agent.While(ctx, options, (*profiler.AgentRun).WaitSampling,
+				func(*profiler.AgentRun) (err error) {
+					rate, err = perSecond()
+					return err
+				})
+			return rate, err
+		}, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -231,11 +237,13 @@ func (b bench) compareClocks(ctx context.Context, name string) ([]clockCompariso
 		return profiler.Options{PID: guest.PID(), Frequency: rate, Extra: []string{"--clock=" + string(clock)}}
 	}
 	record := func() (byTick, byTimer *profiler.Recording, err error) {
-		byTimer, err = b.agent.While(ctx, options(attach.CPUClock, 2*clockRate), (*profiler.AgentRun).WaitSampling, func(*profiler.AgentRun) error {
-			byTick, err = b.agent.While(ctx, options(attach.TickClock, clockRate), (*profiler.AgentRun).WaitSampling,
-				func(*profiler.AgentRun) error { return runFor(b.how.clock.overlap)(guest) })
-			return err
-		})
+		byTimer, err = b.agent.While(ctx, options(attach.CPUClock, 2*clockRate), (*profiler.AgentRun).WaitSampling,
+			func(*profiler.AgentRun) error {
+				byTick, err = b.agent.While(ctx, options(attach.TickClock, clockRate),
+					(*profiler.AgentRun).WaitSampling,
+					func(*profiler.AgentRun) error { return runFor(b.how.clock.overlap)(guest) })
+				return err
+			})
 		return byTick, byTimer, err
 	}
 	compared := make([]clockComparison, b.how.clock.pairs)
@@ -245,7 +253,8 @@ func (b bench) compareClocks(ctx context.Context, name string) ([]clockCompariso
 			return nil, err
 		}
 		compared[i] = compareSamples(leafSamples(byTick.Profile), leafSamples(byTimer.Profile), 100)
-		fmt.Fprintf(b.out, "%s: %d samples, %+.2f points\n", name, compared[i].samples, compared[i].tick-compared[i].itself)
+		fmt.Fprintf(b.out, "%s: %d samples, %+.2f points\n", name, compared[i].samples,
+			compared[i].tick-compared[i].itself)
 	}
 	return compared, nil
 }

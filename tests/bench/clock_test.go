@@ -12,8 +12,10 @@ func TestReadTimerInterrupts(t *testing.T) {
 		name, text string
 		want       uint64 // 0: an error
 	}{
-		{"x86-64", "           CPU0       CPU1\n  4:   9  0   IO-APIC   4-edge  ttyS0\nLOC:   100   23   Local timer interrupts\n", 123},
-		{"arm64", "        CPU0   CPU1\n 11:   7   5   GICv3  27 Level     arch_timer\n 12:   1   1   GICv3  33 Level     uart-pl011\n", 12},
+		{"x86-64", "           CPU0       CPU1\n  4:   9  0   IO-APIC   4-edge  ttyS0\nLOC:   100   23   Local timer " +
+			"interrupts\n", 123},
+		{"arm64", "        CPU0   CPU1\n 11:   7   5   GICv3  27 Level     arch_timer\n 12:   1   1   GICv3  33 " +
+			"Level     uart-pl011\n", 12},
 		{"none", "CPU0\n", 0},
 	} {
 		got, err := readTimerInterrupts(strings.NewReader(test.text))
@@ -31,7 +33,8 @@ func TestCompareSamples(t *testing.T) {
 		least, most float64 // of the difference
 	}{
 		{"the same", slices.Concat(slices.Repeat([]string{"a"}, 500), slices.Repeat([]string{"b"}, 500)), -1, 2},
-		{"twice as much of one", slices.Concat(slices.Repeat([]string{"a"}, 667), slices.Repeat([]string{"b"}, 333)), -20, -13},
+		{"twice as much of one", slices.Concat(slices.Repeat([]string{"a"}, 667), slices.Repeat([]string{"b"}, 333)),
+			-20, -13},
 		{"nothing in common", slices.Repeat([]string{"c"}, 1000), -100, -95},
 	} {
 		c := compareSamples(test.tick, slices.Clone(timer), 100)

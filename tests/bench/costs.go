@@ -55,7 +55,8 @@ func (b bench) costs(ctx context.Context) ([]harness.Table, error) {
 		}
 		costs = append(costs, of...)
 	}
-	return []harness.Table{{Marker: "overhead", Table: overheadTable(costs)}, {Marker: "costs", Table: ownTable(costs)}}, nil
+	return []harness.Table{{Marker: "overhead", Table: overheadTable(costs)},
+		{Marker: "costs", Table: ownTable(costs)}}, nil
 }
 
 // costsOf measures all rates beside one guest, which runs on between them.
@@ -108,7 +109,9 @@ type segment struct {
 func segmentCPU(s segment) float64 { return float64(s.cpu) }
 
 // segments has the agent and perf watch one guest in turn.
-func (b bench) segments(ctx context.Context, guest *suite.Guest, iterations, rate int) (*harness.Turns[watcher, segment], error) {
+func (b bench) segments(
+	ctx context.Context, guest *suite.Guest, iterations, rate int,
+) (*harness.Turns[watcher, segment], error) {
 	options := profiler.Options{PID: guest.PID(), Frequency: rate}
 	off := func() (s segment, err error) {
 		s.cpu, err = cpuOf(guest, iterations)
@@ -138,7 +141,9 @@ func byPerfWatched(ctx context.Context, guest *suite.Guest, iterations int, o pr
 }
 
 // watched runs a segment under the agent.
-func (b bench) watched(ctx context.Context, guest *suite.Guest, iterations int, o profiler.Options) (s segment, err error) {
+func (b bench) watched(
+	ctx context.Context, guest *suite.Guest, iterations int, o profiler.Options,
+) (s segment, err error) {
 	s.agent, _, err = b.watch(ctx, o, (*profiler.AgentRun).WaitSampling, nil, func() error {
 		var err error
 		s.cpu, err = cpuOf(guest, iterations)
@@ -167,7 +172,8 @@ func costOf(turns *harness.Turns[watcher, segment]) cost {
 }
 
 func overheadTable(costs []cost) report.Table {
-	table := report.Table{Header: []string{"guest", "Hz", "agent", "perf record -g", "nobody", "agent / perf", "aim: ≤ 1"}}
+	table := report.Table{Header: []string{"guest", "Hz", "agent", "perf record -g", "nobody", "agent / perf",
+		"aim: ≤ 1"}}
 	for _, c := range costs {
 		table.Add(c.guest, fmt.Sprint(c.rate), c.agent.String(), c.perf.String(), c.control.String(), c.versus.String(),
 			c.versus.AtMost(1))
@@ -185,7 +191,8 @@ func overheadTable(costs []cost) report.Table {
 
 func ownTable(costs []cost) report.Table {
 	table := report.Table{Header: []string{
-		"guest", "Hz", "BPF, ns a Java sample", "aim", "", "BPF, ns a sample", "Java frames", "ring bytes a sample", "aim", "",
+		"guest", "Hz", "BPF, ns a Java sample", "aim", "", "BPF, ns a sample", "Java frames", "ring bytes a sample",
+		"aim", "",
 		"agent, % of a core", "agent, peak MB", "aim", "",
 	}}
 	for _, c := range costs {
@@ -196,7 +203,8 @@ func ownTable(costs []cost) report.Table {
 			fmt.Sprintf("%.0f", java), fmt.Sprintf("≤ %.0f", bpfAim(c.guest)), report.Verdict(java <= bpfAim(c.guest)),
 			fmt.Sprintf("%.0f", harness.Per(float64(s.BPFTime/time.Nanosecond), float64(s.Attempted))),
 			fmt.Sprintf("%.0f", harness.Per(float64(s.JavaFrames), float64(s.JavaSamples))),
-			fmt.Sprintf("%.0f", bytes), fmt.Sprintf("≤ %.0f", ringAim(c.guest)), report.Verdict(bytes <= ringAim(c.guest)),
+			fmt.Sprintf("%.0f", bytes), fmt.Sprintf("≤ %.0f", ringAim(c.guest)),
+			report.Verdict(bytes <= ringAim(c.guest)),
 			fmt.Sprintf("%.2f", 100*c.own.core()),
 			megabytes(c.own.rss), "≤ "+megabytes(rssAim), report.Verdict(c.own.rss <= rssAim),
 		)

@@ -30,11 +30,14 @@ func (b bench) depths(ctx context.Context) ([]harness.Table, error) {
 			return nil, fmt.Errorf("%d Hz: %w", rate, err)
 		}
 	}
-	return []harness.Table{{Marker: "depth", Table: depthTable(&costs)}, {Marker: "flat", Table: flatTable(&costs)}}, nil
+	return []harness.Table{{Marker: "depth", Table: depthTable(&costs)}, {Marker: "flat", Table: flatTable(&costs)}},
+		nil
 }
 
 // visit has one mode watch the guest at all depths.
-func (b bench) visit(ctx context.Context, guest deepGuest, costs *sampleCosts, round int, m mode, rate int) (err error) {
+func (b bench) visit(
+	ctx context.Context, guest deepGuest, costs *sampleCosts, round int, m mode, rate int,
+) (err error) {
 	how := b.how.depth
 	p, err := b.startProbe(ctx, m, guest.PID(), rate)
 	if err != nil {
@@ -102,7 +105,8 @@ func startDeep(ctx context.Context, jdk jvm.JDK) (deepGuest, error) {
 	guest, err := jvm.Start(ctx, jvm.Command{
 		JDK: jdk,
 		// A frame for each call, and nobody who works beside it.
-		Flags:     []string{"-XX:CompileCommand=quiet", "-XX:CompileCommand=dontinline,guest.Depth::*", "-XX:+UseSerialGC"},
+		Flags: []string{"-XX:CompileCommand=quiet", "-XX:CompileCommand=dontinline,guest.Depth::*",
+			"-XX:+UseSerialGC"},
 		Classpath: []string{classes},
 		Main:      "guest.Depth",
 	})
@@ -158,11 +162,14 @@ func flatTable(costs *sampleCosts) report.Table {
 				name = "links only"
 			}
 			took := quotients(costs.of(deep, m, nanosOf), costs.of(shallow, m, nanosOf))
-			add(fmt.Sprintf("%s: ns below %d calls over %d", name, deep.depth, shallow.depth), took, took.String(), flatAim)
+			add(fmt.Sprintf("%s: ns below %d calls over %d", name, deep.depth, shallow.depth), took, took.String(),
+				flatAim)
 			took = quotients(costs.of(deep, m, bytesOf), costs.of(shallow, m, bytesOf))
-			add(fmt.Sprintf("%s: bytes below %d calls over %d", name, deep.depth, shallow.depth), took, took.String(), flatAim)
+			add(fmt.Sprintf("%s: bytes below %d calls over %d", name, deep.depth, shallow.depth), took, took.String(),
+				flatAim)
 			took = costs.over(deep, m)
-			add(fmt.Sprintf("%s: ns above the empty program's below %d calls", name, deep.depth), took, took.Whole(), chainAim)
+			add(fmt.Sprintf("%s: ns above the empty program's below %d calls", name, deep.depth), took, took.Whole(),
+				chainAim)
 		}
 	}
 	return table

@@ -71,7 +71,8 @@ func TestCostOfSamples(t *testing.T) {
 	later := work
 	later.runs, later.time = later.runs+5, later.time+time.Microsecond
 	later.counts[bpf.RingBytes] += 7
-	if d := later.minus(work); d.runs != 5 || d.time != time.Microsecond || d.counts[bpf.RingBytes] != 7 || d.counts[bpf.SamplesAttempted] != 0 {
+	if d := later.minus(work); d.runs != 5 || d.time != time.Microsecond || d.counts[bpf.RingBytes] != 7 ||
+		d.counts[bpf.SamplesAttempted] != 0 {
 		t.Errorf("the difference is %+v", d)
 	}
 }
@@ -114,10 +115,12 @@ func madeUp() *sampleCosts {
 		for _, depth := range []int{950, 10} { // a round in which the deep ones come first
 			at := place{"", depth, 999}
 			costs.add(at, modeEmpty, sampleCost{nanos: 100 + noise})
-			costs.add(at, modeChain, sampleCost{nanos: 1500 + noise + float64(depth), bytes: 90 + float64(depth)/10, walked: 0.0625})
+			costs.add(at, modeChain, sampleCost{nanos: 1500 + noise + float64(depth), bytes: 90 + float64(depth)/10,
+				walked: 0.0625})
 			costs.add(at, modeLinks, sampleCost{nanos: 1200 + noise, bytes: 88})
 			costs.add(at, modePartial, sampleCost{nanos: 1300, bytes: 104})
-			costs.add(at, modeWalk, sampleCost{nanos: 25 * float64(depth), bytes: 64 + 8*float64(depth), frames: float64(depth) + 5})
+			costs.add(at, modeWalk, sampleCost{nanos: 25 * float64(depth), bytes: 64 + 8*float64(depth),
+				frames: float64(depth) + 5})
 		}
 	}
 	return &costs

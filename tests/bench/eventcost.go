@@ -39,7 +39,8 @@ func readEventAccount(p *pprof.Profile) (a eventAccount, err error) {
 	if e == nil || e.Mixed {
 		return a, errNoAccount
 	}
-	a = eventAccount{events: e.Observed, lost: profile.Sum(e.Counts.Dropped) + profile.Sum(e.Counts.Discarded), hits: e.Counts.Hits, cost: e.Counts.Cost}
+	a = eventAccount{events: e.Observed, lost: profile.Sum(e.Counts.Dropped) + profile.Sum(e.Counts.Discarded),
+		hits: e.Counts.Hits, cost: e.Counts.Cost}
 	if slices.ContainsFunc(m.Remarks, func(r string) bool { return strings.Contains(r, restRemark) }) {
 		a.rested = 1
 	}
@@ -85,7 +86,8 @@ func (r *eventRatios) add(other eventRatios) {
 
 // reckon takes the medians.
 func (c *eventCost) reckon() {
-	c.cpu, c.wall, c.control = harness.RatioOf(c.ratios.cpu), harness.RatioOf(c.ratios.wall), harness.RatioOf(c.ratios.control)
+	c.cpu, c.wall, c.control = harness.RatioOf(c.ratios.cpu), harness.RatioOf(c.ratios.wall),
+		harness.RatioOf(c.ratios.control)
 }
 
 // eventCostOf compares the segments of a kind with their neighbours.

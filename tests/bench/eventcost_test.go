@@ -17,12 +17,14 @@ import (
 func TestEventCostOf(t *testing.T) {
 	account := eventAccount{events: 10, lost: 1, hits: 40, cost: 2 * time.Microsecond, rested: 1}
 	watched := func(kind string, cpu, wall time.Duration) harness.Turn[string, eventSegment] {
-		return harness.Turn[string, eventSegment]{Kind: kind, Sample: eventSegment{usage: usage{cpu, wall}, account: account, agent: 5}}
+		return harness.Turn[string, eventSegment]{Kind: kind, Sample: eventSegment{usage: usage{cpu, wall},
+			account: account, agent: 5}}
 	}
 	off := func(cpu, wall time.Duration) eventSegment { return eventSegment{usage: usage{cpu, wall}} }
 	turns := &harness.Turns[string, eventSegment]{
 		Off: []eventSegment{off(100, 1000), off(120, 1000), off(100, 1400), off(160, 1000), off(60, 1000)},
-		On:  []harness.Turn[string, eventSegment]{watched("alloc", 110, 1200), watched("lock", 500, 900), watched("alloc", 130, 600), watched("lock", 500, 900)},
+		On: []harness.Turn[string, eventSegment]{watched("alloc", 110, 1200), watched("lock", 500, 900),
+			watched("alloc", 130, 600), watched("lock", 500, 900)},
 	}
 	c := eventCostOf(turns, "Xalan", "alloc")
 	for name, tt := range map[string]struct{ got, want []float64 }{
@@ -34,7 +36,8 @@ func TestEventCostOf(t *testing.T) {
 			t.Errorf("%s is %v, want %v", name, tt.got, tt.want)
 		}
 	}
-	if c.guest != "Xalan" || c.kind != "alloc" || c.cpu.Median != 1 || math.Abs(c.wall.Median-0.85) > 1e-9 || math.Abs(c.control.Median-1.6) > 1e-9 {
+	if c.guest != "Xalan" || c.kind != "alloc" || c.cpu.Median != 1 || math.Abs(c.wall.Median-0.85) > 1e-9 ||
+		math.Abs(c.control.Median-1.6) > 1e-9 {
 		t.Errorf("got %+v", c)
 	}
 	if want := (eventAccount{events: 20, lost: 2, hits: 80, cost: 4 * time.Microsecond, rested: 2}); c.account != want {
@@ -63,17 +66,20 @@ func TestReadEventAccount(t *testing.T) {
 		notes  []string
 		want   eventAccount
 	}{
-		"nothing":     {want: eventAccount{events: 7}},
-		"with losses": {counts: counts, want: eventAccount{events: 7, lost: 5, hits: 300, cost: 1500 * time.Microsecond}},
+		"nothing": {want: eventAccount{events: 7}},
+		"with losses": {counts: counts, want: eventAccount{events: 7, lost: 5, hits: 300,
+			cost: 1500 * time.Microsecond}},
 		"rested": {
 			notes: []string{"values at f were not recorded all the time: f is hit 118,203 times a second"},
 			want:  eventAccount{events: 7, rested: 1},
 		},
 	} {
 		for _, kind := range []profile.EventKind{profile.Allocations, profile.Faults} {
-			p, err := sink.Pprof(&profile.Profile{EventCounts: tt.counts, Comments: tt.notes, Processes: []*profile.Process{{
-				Comm: "java", PID: 1, Events: []*profile.Events{{Kind: kind, Rows: []profile.EventRow{{Events: 7}}}},
-			}}}, sink.OfEvents(kind))
+			p, err := sink.Pprof(&profile.Profile{EventCounts: tt.counts, Comments: tt.notes,
+				Processes: []*profile.Process{{
+					Comm: "java", PID: 1, Events: []*profile.Events{{Kind: kind,
+						Rows: []profile.EventRow{{Events: 7}}}},
+				}}}, sink.OfEvents(kind))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -83,7 +89,8 @@ func TestReadEventAccount(t *testing.T) {
 		}
 	}
 	time := &profile.Profile{Processes: []*profile.Process{{Comm: "java", PID: 1}}}
-	mixed := &profile.Profile{Processes: []*profile.Process{{Comm: "java", PID: 1, Events: []*profile.Events{{Kind: profile.Allocations}, {Kind: profile.Locks}}}}}
+	mixed := &profile.Profile{Processes: []*profile.Process{{Comm: "java", PID: 1,
+		Events: []*profile.Events{{Kind: profile.Allocations}, {Kind: profile.Locks}}}}}
 	for _, p := range []*profile.Profile{time, mixed} {
 		converted, err := sink.Pprof(p, sink.ContentOf(p))
 		if err != nil {
@@ -108,7 +115,8 @@ func TestSuiteCosts(t *testing.T) {
 	if len(together) != 1 || together[0].kind != "alloc" || together[0].guest != wholeSuite {
 		t.Fatalf("got %+v", together)
 	}
-	for name, r := range map[string]harness.Ratio{"cpu": together[0].cpu, "wall": together[0].wall, "control": together[0].control} {
+	for name, r := range map[string]harness.Ratio{"cpu": together[0].cpu, "wall": together[0].wall,
+		"control": together[0].control} {
 		if r.Median != 2 {
 			t.Errorf("%s is %v", name, r)
 		}
@@ -116,7 +124,8 @@ func TestSuiteCosts(t *testing.T) {
 }
 
 func TestEventTables(t *testing.T) {
-	dear := eventCost{guest: "Xalan", kind: "alloc", cpu: harness.Ratio{Median: 1.05, Low: 1.02, High: 1.09}, recordings: 3}
+	dear := eventCost{guest: "Xalan", kind: "alloc", cpu: harness.Ratio{Median: 1.05, Low: 1.02, High: 1.09},
+		recordings: 3}
 	text := func(judged bool) string {
 		var b strings.Builder
 		for _, row := range eventTable([]eventCost{dear}, judged).Rows {

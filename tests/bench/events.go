@@ -52,7 +52,8 @@ func (b bench) events(ctx context.Context) ([]harness.Table, error) {
 		}
 	}
 	return []harness.Table{
-		{Marker: "events", Table: eventTable(costs, b.how.events.judged)}, {Marker: "eventcosts", Table: eventOwnTable(costs)},
+		{Marker: "events", Table: eventTable(costs, b.how.events.judged)},
+		{Marker: "eventcosts", Table: eventOwnTable(costs)},
 	}, nil
 }
 
@@ -65,7 +66,9 @@ type eventSegment struct {
 }
 
 // eventSegments has all kinds recorded in turn of one guest.
-func (b bench) eventSegments(ctx context.Context, name string, kinds []eventKind) (*harness.Turns[string, eventSegment], error) {
+func (b bench) eventSegments(
+	ctx context.Context, name string, kinds []eventKind,
+) (*harness.Turns[string, eventSegment], error) {
 	guest, err := b.startWorker(ctx, name)
 	if guest != nil {
 		defer guest.Close()
@@ -99,11 +102,12 @@ func (b bench) eventSegments(ctx context.Context, name string, kinds []eventKind
 
 // recorded runs a segment while events are recorded.
 func (b bench) recorded(ctx context.Context, guest worker, kind eventKind, amount int) (s eventSegment, err error) {
-	own, recording, err := b.watch(ctx, profiler.Options{PID: guest.PID(), Extra: kind.flags}, (*profiler.AgentRun).WaitAttached, nil, func() error {
-		var err error
-		s.usage, err = usageOf(guest, amount)
-		return err
-	})
+	own, recording, err := b.watch(ctx, profiler.Options{PID: guest.PID(), Extra: kind.flags},
+		(*profiler.AgentRun).WaitAttached, nil, func() error {
+			var err error
+			s.usage, err = usageOf(guest, amount)
+			return err
+		})
 	if err != nil {
 		return s, err
 	}
@@ -133,7 +137,8 @@ var eventKinds = []eventKind{
 	{name: "monitor-enters", flags: []string{"-e", "lock", "--monitor-enters", breakpoints.Flag}, locks: true},
 	{name: "safepoint", flags: []string{"-e", "safepoint"}},
 	{name: "page-faults", flags: []string{"-e", "page-faults"}},
-	{name: "value-frequent", flags: valueFlags("libjvm.so:func:AllocTracer::send_allocation_in_new_tlab=arg4"), certain: true},
+	{name: "value-frequent", flags: valueFlags("libjvm.so:func:AllocTracer::send_allocation_in_new_tlab=arg4"),
+		certain: true},
 	{name: "value-flood", flags: valueFlags("libjvm.so:func:DefNewGeneration::copy_to_survivor_space=arg2:class")},
 }
 

@@ -12,10 +12,13 @@ func TestChooseKinds(t *testing.T) {
 	if err != nil || len(o.kinds) != 2 || o.kinds[0].name != "alloc" || o.kinds[1].name != "value-flood" {
 		t.Errorf("got %v, %v", o.kinds, err)
 	}
-	if all, err := parse([]string{"-kinds", harness.List(eventKinds, eventKindName)}); err != nil || len(all.kinds) != len(eventKinds) {
+	if all, err := parse([]string{"-kinds", harness.List(eventKinds, eventKindName)}); err != nil ||
+		len(all.kinds) != len(eventKinds) {
 		t.Errorf("all kinds are %v, %v", all.kinds, err)
 	}
-	if _, err := parse([]string{"-kinds", "alloc,cpi"}); err == nil || err.Error() != `-kinds: there is no kind of events "cpi": choose from `+harness.List(eventKinds, eventKindName) {
+	if _, err := parse([]string{"-kinds", "alloc,cpi"}); err == nil ||
+		err.Error() != `-kinds: there is no kind of events "cpi": choose from `+harness.List(eventKinds,
+			eventKindName) {
 		t.Errorf("cpi: %v", err)
 	}
 }
@@ -25,7 +28,8 @@ func TestKindsOf(t *testing.T) {
 		t.Errorf("of a program of the suite %v are recorded", all)
 	}
 	for name := range lockers {
-		if locks := kindsOf(name, eventKinds); len(locks) != 2 || locks[0].name != "lock" || locks[1].name != "monitor-enters" {
+		if locks := kindsOf(name, eventKinds); len(locks) != 2 || locks[0].name != "lock" ||
+			locks[1].name != "monitor-enters" {
 			t.Errorf("of %s %v are recorded", name, locks)
 		}
 	}

@@ -91,7 +91,9 @@ func (b bench) countersOf(ctx context.Context, c *exactCost, iterations int) err
 }
 
 // counting is what an iteration takes while calls are counted.
-func (b bench) counting(ctx context.Context, guest *suite.Guest, mode string, iterations int) (cost time.Duration, err error) {
+func (b bench) counting(
+	ctx context.Context, guest *suite.Guest, mode string, iterations int,
+) (cost time.Duration, err error) {
 	_, err = b.agent.While(ctx, profiler.Options{PID: guest.PID(), Extra: []string{"-e", "calls", "--exact=" + mode}},
 		(*profiler.AgentRun).WaitAttached, func(*profiler.AgentRun) error {
 			var err error
@@ -132,13 +134,15 @@ func each(guest *suite.Guest, iterations int) (time.Duration, error) {
 }
 
 func exactTable(costs []exactCost) report.Table {
-	table := report.Table{Header: []string{"program", "CPU time of an iteration", "with the probes' flags", "`--exact`", "`--exact=edges`",
+	table := report.Table{Header: []string{"program", "CPU time of an iteration", "with the probes' flags", "`--exact`",
+		"`--exact=edges`",
 		"with the counters' flags", "`--exact=counters`"}}
 	for _, c := range costs {
 		times := func(format string, d time.Duration) string {
 			return fmt.Sprintf("× "+format, float64(d)/float64(c.plain))
 		}
-		table.Add(c.program, fmt.Sprintf("%.2f ms", 1e3*c.plain.Seconds()), times("%.0f", c.flags), times("%.0f", c.contexts), times("%.0f", c.edges),
+		table.Add(c.program, fmt.Sprintf("%.2f ms", 1e3*c.plain.Seconds()), times("%.0f", c.flags),
+			times("%.0f", c.contexts), times("%.0f", c.edges),
 			times("%.1f", c.counterFlags), times("%.1f", c.counters))
 	}
 	return table

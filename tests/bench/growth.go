@@ -36,7 +36,8 @@ var (
 		base:    growth.Load{Samples: 1 << 20, Stacks: 10 << 10, Methods: 1_000, CPUs: 16},
 		samples: []int{1 << 18, 1 << 20, 1 << 22}, stacks: []int{1 << 10, 10 << 10, 100 << 10, 1000 << 10},
 		methods: []int{1_000, 10_000, 100_000}, cpus: []int{2, 16, 128}, rounds: 3,
-		window: 5 * time.Second, processes: []int{10, 100, 1_000, 2_000}, jvms: []int{1, 10, 50}, copies: []int{250, 1_250, 6_250},
+		window: 5 * time.Second, processes: []int{10, 100, 1_000, 2_000}, jvms: []int{1, 10, 50},
+		copies: []int{250, 1_250, 6_250},
 	}
 	shortGrowth = growthManner{
 		base: growth.Load{Samples: 20 << 10, Stacks: 1 << 10, Methods: 200, CPUs: 2}, cpus: []int{2}, rounds: 1,
@@ -176,7 +177,8 @@ func (b bench) jvms(ctx context.Context) ([]harness.Table, error) {
 		if err != nil {
 			return nil, errors.Join(err, guest.Close())
 		}
-		w, err := b.watchGrowth(ctx, fmt.Sprintf("a JVM with %d compiled methods", methods), []int{guest.PID()}, 1, guest.Close)
+		w, err := b.watchGrowth(ctx, fmt.Sprintf("a JVM with %d compiled methods", methods), []int{guest.PID()}, 1,
+			guest.Close)
 		if err != nil {
 			return nil, err
 		}
@@ -206,11 +208,13 @@ func (b bench) startTurns(ctx context.Context, count int) (pids []int, end func(
 
 func watchTable(all []watched) report.Table {
 	table := report.Table{Header: []string{
-		"recorded", "start, ms", "samples", "of processes", "first window, µs a sample", "then, µs a sample", "closing, ms", "heap, MB",
+		"recorded", "start, ms", "samples", "of processes", "first window, µs a sample", "then, µs a sample",
+		"closing, ms", "heap, MB",
 	}}
 	for _, w := range all {
 		table.Add(w.what, fmt.Sprintf("%.0f", 1e3*w.Start.Seconds()), fmt.Sprint(w.Then.Of), fmt.Sprint(w.Sampled),
-			fmt.Sprintf("%.1f", w.First.Each()/1e3), fmt.Sprintf("%.1f", w.Then.Each()/1e3), fmt.Sprintf("%.1f", 1e3*w.Close.Seconds()),
+			fmt.Sprintf("%.1f", w.First.Each()/1e3), fmt.Sprintf("%.1f", w.Then.Each()/1e3),
+			fmt.Sprintf("%.1f", 1e3*w.Close.Seconds()),
 			fmt.Sprintf("%.1f", float64(w.Heap)/1e6))
 	}
 	return table

@@ -36,7 +36,8 @@ type historyManner struct {
 }
 
 var (
-	longHistory  = historyManner{guests: []string{"Xalan", "Jython", "H2", "Luindex", "Javac"}, recorded: 2 * time.Minute, services: 20, hours: 4}
+	longHistory = historyManner{guests: []string{"Xalan", "Jython", "H2", "Luindex", "Javac"},
+		recorded: 2 * time.Minute, services: 20, hours: 4}
 	shortHistory = historyManner{guests: []string{"Xalan"}, recorded: 4 * time.Second, services: 2, hours: 2}
 )
 
@@ -96,7 +97,8 @@ func (h *host) store(ctx context.Context, how historyManner) (table report.Table
 	}
 	defer os.RemoveAll(dir)
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-	store, err := history.Open(dir, &history.Options{MaxSize: 10e9, Fine: historyWindow, Medium: time.Hour, Now: func() time.Time { return now }})
+	store, err := history.Open(dir, &history.Options{MaxSize: 10e9, Fine: historyWindow, Medium: time.Hour,
+		Now: func() time.Time { return now }})
 	if err != nil {
 		return table, err
 	}
@@ -124,7 +126,8 @@ func (h *host) store(ctx context.Context, how historyManner) (table report.Table
 		written += 24 * sizes[level]
 	}
 	began := time.Now()
-	if _, err := history.Read(dir).Query(ctx, history.Selection{From: now.Add(-20 * time.Minute), To: now.Add(-15 * time.Minute), Service: "service-01", Content: sink.Time}); err != nil {
+	if _, err := history.Read(dir).Query(ctx, history.Selection{From: now.Add(-20 * time.Minute),
+		To: now.Add(-15 * time.Minute), Service: "service-01", Content: sink.Time}); err != nil {
 		return table, err
 	}
 	query := time.Since(began)
@@ -133,18 +136,23 @@ func (h *host) store(ctx context.Context, how historyManner) (table report.Table
 	if err != nil {
 		return table, err
 	}
-	timeline := time.Since(began) * time.Duration(dayHours[0]*360+dayHours[1]*60+dayHours[2]*6) / time.Duration(len(timelines))
+	timeline := time.Since(began) * time.Duration(dayHours[0]*360+dayHours[1]*60+
+		dayHours[2]*6) / time.Duration(len(timelines))
 
 	add := s.mean(0)
 	merge := (s.mean(1) + s.mean(2) - 2*add) / time.Duration(hourWindows)
 	core := (add + merge).Seconds() / historyWindow.Seconds()
 	table = report.Table{Header: []string{fmt.Sprintf("a day of %d services", how.services), "measured", "aim", ""}}
-	table.Add("samples of CPU time in a window of 10 s", fmt.Sprintf("%.0f", float64(s.samples)/float64(s.windows)), "", "")
-	table.Add("an hour in windows of 10 s, 1 min, 10 min, MB", fmt.Sprintf("%.1f, %.1f, %.1f", float64(sizes[0])/1e6, float64(sizes[1])/1e6, float64(sizes[2])/1e6), "", "")
-	table.Add("largest size, MB", fmt.Sprintf("%.0f", float64(day)/1e6), fmt.Sprintf("≤ %.0f", historySizeAim/1e6), report.Verdict(day <= historySizeAim))
+	table.Add("samples of CPU time in a window of 10 s", fmt.Sprintf("%.0f", float64(s.samples)/float64(s.windows)), "",
+		"")
+	table.Add("an hour in windows of 10 s, 1 min, 10 min, MB",
+		fmt.Sprintf("%.1f, %.1f, %.1f", float64(sizes[0])/1e6, float64(sizes[1])/1e6, float64(sizes[2])/1e6), "", "")
+	table.Add("largest size, MB", fmt.Sprintf("%.0f", float64(day)/1e6), fmt.Sprintf("≤ %.0f", historySizeAim/1e6),
+		report.Verdict(day <= historySizeAim))
 	table.Add("CPU time of a window, ms", fmt.Sprintf("%.1f", 1e3*add.Seconds()), "", "")
 	table.Add("CPU time of merging, for a window, ms", fmt.Sprintf("%.1f", 1e3*merge.Seconds()), "", "")
-	table.Add("both, % of a core", fmt.Sprintf("%.2f", 100*core), fmt.Sprintf("≤ %.1f", 100*historyCoreAim), report.Verdict(core <= historyCoreAim))
+	table.Add("both, % of a core", fmt.Sprintf("%.2f", 100*core), fmt.Sprintf("≤ %.1f", 100*historyCoreAim),
+		report.Verdict(core <= historyCoreAim))
 	table.Add("longest, with the merge of an hour, s", fmt.Sprintf("%.1f", s.longest.Seconds()), "", "")
 	table.Add("written, MB a day", fmt.Sprintf("%.0f", float64(written)/1e6), "", "")
 	table.Add("reading five minutes of a service, ms", fmt.Sprintf("%.0f", 1e3*query.Seconds()), "", "")

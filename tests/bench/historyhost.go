@@ -47,7 +47,8 @@ func newHost(recorded []*profile.Profile, how historyManner) *host {
 		}
 	}
 	for n := range how.services {
-		r := renamer{service: fmt.Sprintf("service-%02d", n), pid: 10000 + 10*n, known: make(map[symbol.Symbol][]symbol.Symbol)}
+		r := renamer{service: fmt.Sprintf("service-%02d", n), pid: 10000 + 10*n,
+			known: make(map[symbol.Symbol][]symbol.Symbol)}
 		var all []*profile.Process
 		for _, group := range groups {
 			all = append(all, r.process(group, pids[n%len(pids)]))
@@ -132,7 +133,8 @@ func (r *renamer) addEvents(sum, proc *profile.Process) {
 		i := slices.IndexFunc(sum.Events, func(o *profile.Events) bool { return o.Kind == e.Kind })
 		if i < 0 {
 			i = len(sum.Events)
-			sum.Events = append(sum.Events, &profile.Events{Kind: e.Kind, Tree: new(cct.Tree[symbol.Symbol]), Basis: e.Basis})
+			sum.Events = append(sum.Events, &profile.Events{Kind: e.Kind, Tree: new(cct.Tree[symbol.Symbol]),
+				Basis: e.Basis})
 		}
 		of, index := sum.Events[i], make(map[key]int)
 		for j := range of.Rows {

@@ -60,7 +60,8 @@ func latency(share float64) func(bench, context.Context) ([]harness.Table, error
 		if err != nil {
 			return nil, err
 		}
-		table := report.Table{Header: latencyHeader(fmt.Sprintf("%.0f requests a second, %.0f %% of the CPUs", l.rate, 100*share))}
+		table := report.Table{Header: latencyHeader(fmt.Sprintf("%.0f requests a second, %.0f %% of the CPUs", l.rate,
+			100*share))}
 		addLatencies(&table, turns, serving, func(events string) string { return "`serve -e " + events + "`" })
 		return []harness.Table{{Marker: marker, Table: table}}, nil
 	}
@@ -111,7 +112,9 @@ func latencyHeader(what string) []string {
 	return header
 }
 
-func addLatencies(table *report.Table, turns *harness.Turns[string, latencies], kinds []string, name func(string) string) {
+func addLatencies(
+	table *report.Table, turns *harness.Turns[string, latencies], kinds []string, name func(string) string,
+) {
 	milliseconds := func(d time.Duration) string { return fmt.Sprintf("%.2f", 1e3*d.Seconds()) }
 	without := []string{"without"}
 	for _, p := range percentiles {
@@ -132,7 +135,8 @@ func addLatencies(table *report.Table, turns *harness.Turns[string, latencies], 
 					all = append(all, turn.Sample.percentile(p))
 				}
 			}
-			cells = append(cells, milliseconds(all.percentile(0.5)), harness.RatioOf(over).String(), harness.RatioOf(control).String())
+			cells = append(cells, milliseconds(all.percentile(0.5)), harness.RatioOf(over).String(),
+				harness.RatioOf(control).String())
 		}
 		table.Add(cells...)
 	}
@@ -145,7 +149,8 @@ func startServed(ctx context.Context, jdk jvm.JDK) (*jvm.Guest, string, error) {
 		return nil, "", err
 	}
 	guest, err := jvm.Start(ctx, jvm.Command{
-		JDK: jdk, Flags: []string{"-Xms256m", "-Xmx256m", "-XX:+UseSerialGC"}, Classpath: []string{classes}, Main: "guest.Served",
+		JDK: jdk, Flags: []string{"-Xms256m", "-Xmx256m", "-XX:+UseSerialGC"}, Classpath: []string{classes},
+		Main: "guest.Served",
 	})
 	if err != nil {
 		return nil, "", fmt.Errorf("start the server: %w", err)

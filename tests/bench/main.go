@@ -36,22 +36,28 @@ const docs = "docs/performance.md"
 var parts = []harness.Section[bench]{
 	{
 		Name: "costs", Markers: []string{"overhead", "costs"}, Plan: harness.Always(bench.costs),
-		Aim: "guests pay no more than for perf; 2,000 ns a Java sample, 4,000 for javac; 64 bytes, 130 for javac; 50 MB",
+		Aim: "guests pay no more than for perf; 2,000 ns a Java sample, 4,000 for javac; 64 bytes, 130 for javac; " +
+			"50 MB",
 	},
-	{Name: "busy", Markers: []string{"busy"}, Aim: "0.7 % of a core, 0.2 % at 99 Hz; 50 MB; no sample lost", Plan: harness.Always(bench.busy)},
-	{Name: "first", Markers: []string{"first"}, Aim: "0.4 s to the first named Java frame, 50 MB", Plan: harness.Always(bench.first)},
+	{Name: "busy", Markers: []string{"busy"}, Aim: "0.7 % of a core, 0.2 % at 99 Hz; 50 MB; no sample lost",
+		Plan: harness.Always(bench.busy)},
+	{Name: "first", Markers: []string{"first"}, Aim: "0.4 s to the first named Java frame, 50 MB",
+		Plan: harness.Always(bench.first)},
 	{
 		Name: "depth", Markers: []string{"depth", "flat"}, Plan: harness.Always(bench.depths),
 		Aim: "chain costs 1,500 ns more than an empty program, and below 950 calls 1.2 times what it does below 10",
 	},
-	{Name: "contexts", Markers: []string{"contexts"}, Aim: "chain costs 1,500 ns more than an empty program", Plan: harness.Always(bench.contexts)},
+	{Name: "contexts", Markers: []string{"contexts"}, Aim: "chain costs 1,500 ns more than an empty program",
+		Plan: harness.Always(bench.contexts)},
 	{Name: "slowdown", Markers: []string{"slowdown"}, Aim: "none", Plan: harness.Always(bench.slowdowns)},
 	{Name: "loops", Markers: []string{"loops"}, Aim: "none", Plan: harness.Always(bench.loops)},
 	{Name: "latency-30", Markers: []string{"latency-30"}, Aim: "none", Plan: harness.Always(latency(0.3))},
 	{Name: "latency-70", Markers: []string{"latency-70"}, Aim: "none", Plan: harness.Always(latency(0.7))},
 	{Name: "latency-start", Markers: []string{"latency-start"}, Aim: "none", Plan: harness.Always(bench.latencyStart)},
-	{Name: "events", Markers: []string{"events", "eventcosts"}, Aim: "1 % of a guest's CPU time", Plan: harness.Always(bench.events)},
-	{Name: "switches", Markers: []string{"switches"}, Aim: "-e offcpu takes 1 % of a guest's CPU time", Plan: harness.Always(bench.switches)},
+	{Name: "events", Markers: []string{"events", "eventcosts"}, Aim: "1 % of a guest's CPU time",
+		Plan: harness.Always(bench.events)},
+	{Name: "switches", Markers: []string{"switches"}, Aim: "-e offcpu takes 1 % of a guest's CPU time",
+		Plan: harness.Always(bench.switches)},
 	{Name: "exact", Markers: []string{"exact"}, Aim: "none", Plan: harness.Always(bench.exact)},
 	{
 		Name: "interrupts", Markers: []string{"interrupts"}, Plan: harness.Always(bench.interrupts),
@@ -67,7 +73,8 @@ var parts = []harness.Section[bench]{
 	},
 	{Name: "processes", Markers: []string{"processes"}, Aim: "none", Plan: harness.Always(bench.processes)},
 	{Name: "jvms", Markers: []string{"jvms"}, Aim: "none", Plan: harness.Always(bench.jvms)},
-	{Name: "history", Markers: []string{"history"}, Aim: "a day of 20 services in 200 MB, 0.2 % of a core", Plan: harness.Always(bench.history)},
+	{Name: "history", Markers: []string{"history"}, Aim: "a day of 20 services in 200 MB, 0.2 % of a core",
+		Plan: harness.Always(bench.history)},
 }
 
 func partName(p harness.Section[bench]) string { return p.Name }
@@ -91,7 +98,8 @@ func main() { harness.Main("bench", run) }
 func parse(args []string) (options, error) {
 	var o options
 	flags := o.Flags("bench", "one cold guest, one rate, one kind of events, one round or two", docs)
-	guests := flags.String("guests", "Xalan,Jython,Javac,Luindex,H2", "programs of the suite; the parts events, clocks and slowdown have their own unless this is set")
+	guests := flags.String("guests", "Xalan,Jython,Javac,Luindex,H2",
+		"programs of the suite; the parts events, clocks and slowdown have their own unless this is set")
 	rates := flags.String("rates", "99,999,4000", "samples a second, of the part costs")
 	names := flags.String("parts", harness.List(parts, partName), "what to measure")
 	kinds := flags.String("kinds", harness.List(eventKinds, eventKindName), "what is recorded, of the part events")
@@ -104,7 +112,8 @@ func parse(args []string) (options, error) {
 		}
 		*guests, *rates, *kinds = "Xalan", "999", "alloc"
 	}
-	o.guests, o.eventGuests, o.clockGuests, o.slowdownGuests = strings.Split(*guests, ","), defaultEventGuests, defaultClockGuests, defaultSlowdownGuests
+	o.guests, o.eventGuests, o.clockGuests, o.slowdownGuests = strings.Split(*guests, ","), defaultEventGuests,
+		defaultClockGuests, defaultSlowdownGuests
 	flags.Visit(func(f *flag.Flag) {
 		if f.Name == "guests" {
 			o.eventGuests, o.clockGuests, o.slowdownGuests = o.guests, o.guests, o.guests

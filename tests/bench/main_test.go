@@ -31,7 +31,8 @@ func TestParse(t *testing.T) {
 	if err != nil || len(o.guests) != 2 || len(o.rates) != 2 || o.rates[1] != 999 || len(o.parts) != 1 {
 		t.Errorf("got %+v, %v", o, err)
 	}
-	if o, err = parse(nil); err != nil || len(o.eventGuests) != len(defaultEventGuests) || len(o.kinds) != len(eventKinds) {
+	if o, err = parse(nil); err != nil || len(o.eventGuests) != len(defaultEventGuests) ||
+		len(o.kinds) != len(eventKinds) {
 		t.Errorf("by default events are of %v, %v, %v", o.eventGuests, o.kinds, err)
 	}
 	if o, err = parse([]string{"-guests", "H2"}); err != nil || len(o.eventGuests) != 1 {
@@ -41,7 +42,8 @@ func TestParse(t *testing.T) {
 		t.Errorf("in short events are of %v, %v, %v", o.eventGuests, o.kinds, err)
 	}
 	for _, args := range [][]string{
-		{"-rates", "fast"}, {"-rates", "0"}, {"-short", "-update"}, {"-nonsense"}, {"-parts", "nonsense"}, {"-kinds", "cpi"},
+		{"-rates", "fast"}, {"-rates", "0"}, {"-short", "-update"}, {"-nonsense"}, {"-parts", "nonsense"},
+		{"-kinds", "cpi"},
 	} {
 		if _, err := parse(args); err == nil {
 			t.Errorf("%q was accepted", args)

@@ -39,7 +39,8 @@ var (
 	}
 	shortDepth = depthManner{
 		depths: []int{10, 950}, rates: []int{999}, rounds: 1,
-		rest: 200 * time.Millisecond, learn: 300 * time.Millisecond, settle: 200 * time.Millisecond, span: 300 * time.Millisecond,
+		rest: 200 * time.Millisecond, learn: 300 * time.Millisecond, settle: 200 * time.Millisecond,
+		span: 300 * time.Millisecond,
 	}
 )
 
@@ -92,7 +93,8 @@ func (c sampleCost) String() string {
 }
 
 // errNoSamples says that a reading tells nothing.
-var errNoSamples = errors.New("no tick of the guest while it worked, or no other while it rested: is the machine overloaded?")
+var errNoSamples = errors.New("no tick of the guest while it worked, or no other while it rested: is the machine " +
+	"overloaded?")
 
 // costOfSamples returns what a sample costs. rest is a reading of the same program while the guest
 // did nothing.
@@ -194,7 +196,8 @@ var costHeader = []string{
 
 // costCells are those of costHeader.
 func costCells(costs *sampleCosts, at place) []string {
-	cells := []string{harness.RatioOf(costs.of(at, modeWalk, framesOf)).Middle(), harness.RatioOf(costs.of(at, modeEmpty, nanosOf)).Whole()}
+	cells := []string{harness.RatioOf(costs.of(at, modeWalk, framesOf)).Middle(),
+		harness.RatioOf(costs.of(at, modeEmpty, nanosOf)).Whole()}
 	for _, m := range modes[1:] {
 		cells = append(cells, harness.RatioOf(costs.of(at, m, nanosOf)).Whole())
 		if m == modeChain {

@@ -27,8 +27,9 @@ type slowdownManner struct {
 var (
 	longSlowdown = slowdownManner{
 		rounds: 6, segment: time.Second, warmUp: 3,
-		intervals: []time.Duration{500 * time.Microsecond, time.Millisecond, 2 * time.Millisecond, 5 * time.Millisecond, 10 * time.Millisecond},
-		loops:     []time.Duration{100 * time.Microsecond, time.Millisecond, 10 * time.Millisecond},
+		intervals: []time.Duration{500 * time.Microsecond, time.Millisecond, 2 * time.Millisecond, 5 * time.Millisecond,
+			10 * time.Millisecond},
+		loops: []time.Duration{100 * time.Microsecond, time.Millisecond, 10 * time.Millisecond},
 	}
 	shortSlowdown = slowdownManner{
 		rounds: 1, segment: 200 * time.Millisecond, warmUp: 1, loops: []time.Duration{time.Millisecond},
@@ -66,7 +67,8 @@ func (b bench) slowdowns(ctx context.Context) ([]harness.Table, error) {
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", name, err)
 		}
-		s, err := b.slowdownOf(ctx, name, suiteWorker{guest}, func() error { return b.warmUp(guest) }, modes, b.how.slowdown.intervals)
+		s, err := b.slowdownOf(ctx, name, suiteWorker{guest}, func() error { return b.warmUp(guest) }, modes,
+			b.how.slowdown.intervals)
 		if err := errors.Join(err, guest.Close()); err != nil {
 			return nil, fmt.Errorf("%s: %w", name, err)
 		}
@@ -100,7 +102,9 @@ func (b bench) loops(ctx context.Context) ([]harness.Table, error) {
 }
 
 // slowdownOf measures one program, each turn between two without the agent.
-func (b bench) slowdownOf(ctx context.Context, name string, w worker, warmUp func() error, modes []mode, intervals []time.Duration) (s slowdown, err error) {
+func (b bench) slowdownOf(
+	ctx context.Context, name string, w worker, warmUp func() error, modes []mode, intervals []time.Duration,
+) (s slowdown, err error) {
 	how := b.how.slowdown
 	if err := warmUp(); err != nil {
 		return s, err

@@ -26,7 +26,8 @@ type switchManner struct {
 }
 
 var (
-	longSwitches  = switchManner{rounds: 7, segment: 2 * time.Second, rates: []int{10_000, 100_000, 500_000, 0}, threads: 1000}
+	longSwitches = switchManner{rounds: 7, segment: 2 * time.Second, rates: []int{10_000, 100_000, 500_000, 0},
+		threads: 1000}
 	shortSwitches = switchManner{rounds: 1, segment: 300 * time.Millisecond, rates: []int{100_000}, threads: 100}
 )
 
@@ -39,7 +40,8 @@ var offCPU = []string{"-e", "offcpu"}
 // switches measures what -e offcpu costs guests that switch often.
 func (b bench) switches(ctx context.Context) ([]harness.Table, error) {
 	table := report.Table{Header: []string{
-		"guest", "waits/s", "CPU time", "nobody", fmt.Sprintf("aim: ≤ %g", switchAim), "BPF, ns a wait", "BPF, % of CPU time", "records/s", "lost",
+		"guest", "waits/s", "CPU time", "nobody", fmt.Sprintf("aim: ≤ %g", switchAim), "BPF, ns a wait",
+		"BPF, % of CPU time", "records/s", "lost",
 	}}
 	measure := func(name string, start func(context.Context) (worker, error)) error {
 		w, err := start(ctx)
@@ -59,7 +61,10 @@ func (b bench) switches(ctx context.Context) ([]harness.Table, error) {
 		if rate == 0 {
 			name = "pairs of threads, no pause"
 		}
-		if err := measure(name, func(ctx context.Context) (worker, error) { return startPairs(ctx, rate) }); err != nil {
+		if err := measure(name, func(ctx context.Context) (worker,
+			error) {
+			return startPairs(ctx, rate)
+		}); err != nil {
 			return nil, err
 		}
 	}
@@ -150,7 +155,8 @@ func (b bench) startNapping(ctx context.Context) (worker, error) {
 type switchSegment struct {
 	usage
 	seen, records, lost uint64
-	bpf                 time.Duration // in the programs of the scheduler, by the kernel's statistics; 0 if these were off
+	// in the programs of the scheduler, by the kernel's statistics; 0 if these were off
+	bpf time.Duration
 }
 
 // Kinds of segments that are recorded. The kernel's statistics cost about as much as the programs,
@@ -171,7 +177,8 @@ func (b bench) switchCost(ctx context.Context, w worker) ([]string, error) {
 		return s, err
 	}
 	on := func(kind string) (switchSegment, error) { return b.recordSwitches(ctx, w, amount, kind == switchTimed) }
-	turns, err := harness.Alternate(harness.Rotated(b.how.switches.rounds, []string{switchPlain, switchTimed}), off, on, nil)
+	turns, err := harness.Alternate(harness.Rotated(b.how.switches.rounds, []string{switchPlain, switchTimed}), off, on,
+		nil)
 	if err != nil {
 		return nil, err
 	}
@@ -205,17 +212,18 @@ func switchCPU(s switchSegment) float64 { return float64(s.cpu) }
 // recordSwitches runs a segment while waits are recorded. Waits that are not accounted for are an
 // error.
 func (b bench) recordSwitches(ctx context.Context, w worker, amount int, timed bool) (s switchSegment, err error) {
-	recording, err := b.agent.While(ctx, profiler.Options{PID: w.PID(), Extra: offCPU}, (*profiler.AgentRun).WaitAttached, func(run *profiler.AgentRun) error {
-		work := func() (err error) {
-			s.usage, err = usageOf(w, amount)
+	recording, err := b.agent.While(ctx, profiler.Options{PID: w.PID(), Extra: offCPU},
+		(*profiler.AgentRun).WaitAttached, func(run *profiler.AgentRun) error {
+			work := func() (err error) {
+				s.usage, err = usageOf(w, amount)
+				return err
+			}
+			if !timed {
+				return work()
+			}
+			s.bpf, err = timeSwitches(run.PID(), work)
 			return err
-		}
-		if !timed {
-			return work()
-		}
-		s.bpf, err = timeSwitches(run.PID(), work)
-		return err
-	})
+		})
 	if err != nil {
 		return s, err
 	}
@@ -225,7 +233,8 @@ func (b bench) recordSwitches(ctx context.Context, w worker, amount int, timed b
 	}
 	s.seen, s.records, s.lost = e.Waits, e.Delivered, e.Attempted-e.Delivered
 	if e.Waits != e.WaitsThinned+e.Attempted {
-		return s, fmt.Errorf("%d waits seen, but %d thinned and %d attempted to record", e.Waits, e.WaitsThinned, e.Attempted)
+		return s, fmt.Errorf("%d waits seen, but %d thinned and %d attempted to record", e.Waits, e.WaitsThinned,
+			e.Attempted)
 	}
 	return s, nil
 }

@@ -47,10 +47,12 @@ func Start(t testing.TB) *Browser {
 	if path == "" {
 		needs.Missing(t, "no browser: install chromium")
 	}
-	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(path), chromedp.NoSandbox, chromedp.UserDataDir(t.TempDir()),
+	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(path), chromedp.NoSandbox,
+		chromedp.UserDataDir(t.TempDir()),
 		chromedp.WSURLReadTimeout(Patience))
 	allocator, stop := chromedp.NewExecAllocator(context.Background(), options...)
-	ctx, end := chromedp.NewContext(allocator, chromedp.WithErrorf(func(string, ...any) {})) // events that this version does not know
+	// events that this version does not know
+	ctx, end := chromedp.NewContext(allocator, chromedp.WithErrorf(func(string, ...any) {}))
 	t.Cleanup(func() {
 		_ = chromedp.Cancel(ctx) // waits until it has ended
 		end()
@@ -112,7 +114,8 @@ func (b *Browser) Open(t testing.TB, address string, v View) *Tab {
 		scheme = "dark"
 	}
 	tab.run(t, log.Enable(), emulation.SetDeviceMetricsOverride(v.Width, v.Height, 1, false),
-		emulation.SetEmulatedMedia().WithFeatures([]*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}}), chromedp.Navigate(address))
+		emulation.SetEmulatedMedia().WithFeatures([]*emulation.MediaFeature{{Name: "prefers-color-scheme",
+			Value: scheme}}), chromedp.Navigate(address))
 	return tab
 }
 
@@ -135,7 +138,8 @@ func (tab *Tab) Problems() []string {
 // Eval evaluates an expression of the page, which may be a promise, and stores its value.
 func (tab *Tab) Eval(t testing.TB, expression string, value any) {
 	t.Helper()
-	tab.run(t, chromedp.Evaluate(expression, value, func(p *cdpruntime.EvaluateParams) *cdpruntime.EvaluateParams { return p.WithAwaitPromise(true) }))
+	tab.run(t, chromedp.Evaluate(expression, value,
+		func(p *cdpruntime.EvaluateParams) *cdpruntime.EvaluateParams { return p.WithAwaitPromise(true) }))
 }
 
 // Wait waits until an expression is true.
@@ -160,9 +164,11 @@ func (tab *Tab) Drag(t testing.TB, selector string, from, to float64, modifiers 
 	var box struct{ Left, Top, Width float64 }
 	tab.Eval(t, fmt.Sprintf(`(() => { const b = document.querySelector(%q).getBoundingClientRect(); return {Left: b.left, Top: b.top, Width: b.width} })()`, selector), &box)
 	at := func(kind input.MouseType, part float64) chromedp.Action {
-		return input.DispatchMouseEvent(kind, box.Left+part*box.Width, box.Top+20).WithButton(input.Left).WithClickCount(1).WithModifiers(modifiers)
+		return input.DispatchMouseEvent(kind, box.Left+part*box.Width, box.Top+
+			20).WithButton(input.Left).WithClickCount(1).WithModifiers(modifiers)
 	}
-	tab.run(t, at(input.MouseMoved, from), at(input.MousePressed, from), at(input.MouseMoved, (from+to)/2), at(input.MouseMoved, to), at(input.MouseReleased, to))
+	tab.run(t, at(input.MouseMoved, from), at(input.MousePressed, from), at(input.MouseMoved, (from+to)/2),
+		at(input.MouseMoved, to), at(input.MouseReleased, to))
 }
 
 // Keys sends keys to what has the focus: see package kb.
@@ -234,7 +240,8 @@ func (tab *Tab) Accessibility(t testing.TB) (findings []string) {
 	}
 	for _, v := range violations {
 		if v.Impact == "serious" || v.Impact == "critical" {
-			findings = append(findings, fmt.Sprintf("%s: %s: %d places, the first: %.300s\n%s", v.ID, v.Help, len(v.Nodes), v.Nodes[0].HTML, v.Nodes[0].FailureSummary))
+			findings = append(findings, fmt.Sprintf("%s: %s: %d places, the first: %.300s\n%s", v.ID, v.Help,
+				len(v.Nodes), v.Nodes[0].HTML, v.Nodes[0].FailureSummary))
 		}
 	}
 	return findings

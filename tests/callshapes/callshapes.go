@@ -230,7 +230,8 @@ func Judge(of *pprof.Profile, truth map[Edge]float64) ([]Judged, error) {
 		list = append(list, *j)
 	}
 	slices.SortFunc(list, func(a, b Judged) int {
-		return cmp.Or(cmp.Compare(b.Truth, a.Truth), strings.Compare(a.Caller, b.Caller), strings.Compare(a.Callee, b.Callee))
+		return cmp.Or(cmp.Compare(b.Truth, a.Truth), strings.Compare(a.Caller, b.Caller),
+			strings.Compare(a.Callee, b.Callee))
 	})
 	return list, nil
 }

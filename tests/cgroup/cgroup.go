@@ -46,7 +46,8 @@ type Group struct{ dir, parent, file string }
 func New(t testing.TB, c Controller) *Group {
 	t.Helper()
 	for _, m := range mounts[c] {
-		g := &Group{dir: filepath.Join(m.parent, fmt.Sprintf("vmprof-test-%d-%d", os.Getpid(), time.Now().UnixNano())), parent: m.parent, file: m.file}
+		g := &Group{dir: filepath.Join(m.parent, fmt.Sprintf("vmprof-test-%d-%d", os.Getpid(), time.Now().UnixNano())),
+			parent: m.parent, file: m.file}
 		if os.Mkdir(g.dir, 0o755) != nil {
 			continue
 		}
@@ -57,12 +58,14 @@ func New(t testing.TB, c Controller) *Group {
 		t.Cleanup(func() { g.remove(t) })
 		return g
 	}
-	needs.Missing(t, fmt.Sprintf("no control group with %s can be made: this needs root and a mounted hierarchy that has it", c))
+	needs.Missing(t, fmt.Sprintf("no control group with %s can be made: this needs root and a mounted hierarchy that "+
+		"has it", c))
 	return nil
 }
 
 // free is what the file of a group has if nothing is limited.
-var free = map[string]string{"cpu.max": "max", "cpu.cfs_quota_us": "-1", "cgroup.freeze": "0", "freezer.state": "THAWED"}
+var free = map[string]string{"cpu.max": "max", "cpu.cfs_quota_us": "-1", "cgroup.freeze": "0",
+	"freezer.state": "THAWED"}
 
 func (g *Group) remove(t testing.TB) {
 	if err := g.write(g.file, free[g.file]); err != nil {

@@ -29,9 +29,10 @@ type result struct {
 	program, what, source string
 	unit                  string
 	truth, recorded       float64
-	within                float64 // half of the interval that the profile states, or that sampling allows; +Inf: unknown
-	tolerance             float64 // of the truth itself
-	compared              bool    // what the source says is no truth: the number is for comparison
+	// half of the interval that the profile states, or that sampling allows; +Inf: unknown
+	within    float64
+	tolerance float64 // of the truth itself
+	compared  bool    // what the source says is no truth: the number is for comparison
 }
 
 // agrees says that the truth is within the profile's own interval, as far as it is known.
@@ -51,7 +52,8 @@ func (r result) verdict() string {
 }
 
 func (r result) String() string {
-	return fmt.Sprintf("%s: %s: %s %s, recorded %s ± %s (truth ± %s): %s", r.program, r.what, r.number(r.truth), r.unit, r.number(r.recorded),
+	return fmt.Sprintf("%s: %s: %s %s, recorded %s ± %s (truth ± %s): %s", r.program, r.what, r.number(r.truth), r.unit,
+		r.number(r.recorded),
 		r.number(r.within), r.number(r.tolerance), r.verdict())
 }
 
@@ -68,7 +70,8 @@ func (r result) number(v float64) string {
 func tabulate(results []result) report.Table {
 	table := report.Table{Header: []string{"program", "what", "by", "it says", "recorded", "interval", ""}}
 	for _, r := range results {
-		table.Add(r.program, r.what, r.source, r.number(r.truth)+" "+r.unit, r.number(r.recorded)+" "+r.unit, "±"+r.number(r.within), r.verdict())
+		table.Add(r.program, r.what, r.source, r.number(r.truth)+" "+r.unit, r.number(r.recorded)+" "+r.unit, "±"+
+			r.number(r.within), r.verdict())
 	}
 	return table
 }
@@ -102,7 +105,9 @@ func check(ctx context.Context, recorder profiler.Agent, jdk jvm.JDK, p program,
 
 // observe runs a program beside the recorder, with its logs in dir, and reads them. The flags are
 // for the JVM, after all others, extra arguments for the recorder.
-func observe(ctx context.Context, recorder profiler.Agent, jdk jvm.JDK, p prepared, dir string, flags []string, extra ...string) (t truth, r *profiler.Recording, err error) {
+func observe(
+	ctx context.Context, recorder profiler.Agent, jdk jvm.JDK, p prepared, dir string, flags []string, extra ...string,
+) (t truth, r *profiler.Recording, err error) {
 	ctx, cancel := context.WithTimeout(ctx, runTimeout)
 	defer cancel()
 	line := p.command(jdk, append(logFlags(dir, p.settings()), flags...)...)
@@ -114,7 +119,9 @@ func observe(ctx context.Context, recorder profiler.Agent, jdk jvm.JDK, p prepar
 
 // record runs the program from beginning to end beside the recorder, which has extra arguments.
 // With anyStatus the program may end with any.
-func record(ctx context.Context, recorder profiler.Agent, line, extra []string, anyStatus bool) (t truth, r *profiler.Recording, err error) {
+func record(
+	ctx context.Context, recorder profiler.Agent, line, extra []string, anyStatus bool,
+) (t truth, r *profiler.Recording, err error) {
 	guest := exec.CommandContext(ctx, line[0], line[1:]...)
 	var output bytes.Buffer
 	guest.Stdout, guest.Stderr = &output, &output
@@ -125,7 +132,8 @@ func record(ctx context.Context, recorder profiler.Agent, line, extra []string, 
 	if err := guest.Start(); err != nil {
 		return t, nil, fmt.Errorf("start the program: %w", err)
 	}
-	run, err := recorder.Start(ctx, profiler.Options{PID: guest.Process.Pid, Extra: append([]string{"-e", kinds}, extra...)})
+	run, err := recorder.Start(ctx, profiler.Options{PID: guest.Process.Pid,
+		Extra: append([]string{"-e", kinds}, extra...)})
 	if err == nil {
 		err = run.WaitSampling()
 	}
@@ -182,9 +190,11 @@ func compare(p program, t truth, r *profiler.Recording) (list []result, err erro
 	if err != nil {
 		return nil, err
 	}
-	list = append(list, result{program: p.name, what: "CPU time", source: "the kernel (rusage)", unit: "s", truth: t.cpu.Seconds(),
+	list = append(list, result{program: p.name, what: "CPU time", source: "the kernel (rusage)", unit: "s",
+		truth:    t.cpu.Seconds(),
 		recorded: cpu.sum, within: normal95 * cpu.deviation, tolerance: cpuOutside.Seconds()})
-	total := func(kind profile.EventKind, what, source, unit string, scale, truth float64, tolerance func(views.EventTotal) float64) error {
+	total := func(kind profile.EventKind, what, source, unit string, scale, truth float64,
+		tolerance func(views.EventTotal) float64) error {
 		p0 := r.Kinds[kind.String()]
 		if p0 == nil {
 			return fmt.Errorf("nothing was recorded of %v\n%s", kind, r.Output)
@@ -193,8 +203,9 @@ func compare(p program, t truth, r *profiler.Recording) (list []result, err erro
 		if err != nil {
 			return err
 		}
-		list = append(list, result{program: p.name, what: what, source: source, unit: unit, truth: truth / scale, recorded: sum.Sum / scale,
-			within: sum.Within / scale, tolerance: tolerance(sum) / scale})
+		list = append(list, result{program: p.name, what: what, source: source, unit: unit, truth: truth / scale,
+			recorded: sum.Sum / scale,
+			within:   sum.Within / scale, tolerance: tolerance(sum) / scale})
 		return nil
 	}
 	heap := func(recorded views.EventTotal) float64 {
@@ -211,7 +222,8 @@ func compare(p program, t truth, r *profiler.Recording) (list []result, err erro
 	stops := func(recorded views.EventTotal) float64 {
 		allowed := 0.01*float64(stopped) + float64(len(t.safepoints))*20e3
 		if recorded.Missed > 0 && len(t.safepoints) > 0 {
-			allowed += float64(events.Stopped(events.Between(t.safepoints, time.Time{}, t.safepoints[0].Ended.Add(firstMoments))))
+			allowed += float64(events.Stopped(events.Between(t.safepoints, time.Time{},
+				t.safepoints[0].Ended.Add(firstMoments))))
 		}
 		return allowed
 	}
@@ -235,7 +247,8 @@ func compare(p program, t truth, r *profiler.Recording) (list []result, err erro
 	}
 	overlap("compiled methods, overlap", own.compiled, t.sampled.compiled)
 	overlap("innermost methods, overlap", own.innermost, t.sampled.innermost)
-	list = append(list, result{program: p.name, what: "innermost methods not named", source: "JFR", unit: "%", recorded: own.unnamed(),
+	list = append(list, result{program: p.name, what: "innermost methods not named", source: "JFR", unit: "%",
+		recorded: own.unnamed(),
 		compared: true, within: math.Inf(1)})
 	return list, nil
 }
@@ -277,12 +290,14 @@ func compareWaits(t truth, recording *profiler.Recording) (r result, err error) 
 	if err != nil {
 		return r, err
 	}
-	r = result{what: "waits for monitors", source: "JFR", unit: "ms", truth: millis(t.monitors.total()), recorded: recorded,
+	r = result{what: "waits for monitors", source: "JFR", unit: "ms", truth: millis(t.monitors.total()),
+		recorded: recorded,
 		compared: true, within: math.Inf(1)}
 	if all.Within > 0 || all.Sum == 0 || r.truth < leastWaited {
 		return r, nil
 	}
-	r.compared, r.within, r.tolerance = false, 0, waitsTolerance*r.truth+millis(time.Duration(len(t.monitors))*aroundWait)
+	r.compared, r.within, r.tolerance = false, 0, waitsTolerance*r.truth+
+		millis(time.Duration(len(t.monitors))*aroundWait)
 	first := all.Missed // or what another kind says that was not observed: this one may have no events
 	for _, kind := range []profile.EventKind{profile.Allocations, profile.Pauses, profile.Faults} {
 		if p := recording.Kinds[kind.String()]; p != nil {

@@ -32,11 +32,13 @@ func TestAgrees(t *testing.T) {
 // there. Spinning is none of JFR's.
 func TestCompareWaits(t *testing.T) {
 	began := time.Unix(1000, 0)
-	jfr := waits{{began.Add(2 * time.Second), 80 * time.Millisecond}, {began.Add(9 * time.Second), 20 * time.Millisecond}}
+	jfr := waits{{began.Add(2 * time.Second), 80 * time.Millisecond},
+		{began.Add(9 * time.Second), 20 * time.Millisecond}}
 	recording := func(delay int64, total stored.Total) *profiler.Recording {
 		p := &pprof.Profile{
 			SampleType: []*pprof.ValueType{
-				{Type: "acquisitions", Unit: "count"}, {Type: "contentions", Unit: "count"}, {Type: "delay", Unit: "nanoseconds"}, {Type: "events", Unit: "count"},
+				{Type: "acquisitions", Unit: "count"}, {Type: "contentions", Unit: "count"},
+				{Type: "delay", Unit: "nanoseconds"}, {Type: "events", Unit: "count"},
 			},
 		}
 		m := stored.Metadata{Totals: []stored.Total{total}}
@@ -45,7 +47,8 @@ func TestCompareWaits(t *testing.T) {
 			t.Fatal(err)
 		}
 		for kind, of := range map[string]int64{"block": delay, "spin": 50_000_000} {
-			p.Sample = append(p.Sample, &pprof.Sample{Value: []int64{1, 1, of, 1}, Label: map[string][]string{"kind": {kind}}})
+			p.Sample = append(p.Sample, &pprof.Sample{Value: []int64{1, 1, of, 1},
+				Label: map[string][]string{"kind": {kind}}})
 		}
 		return &profiler.Recording{Kinds: map[string]*pprof.Profile{"lock": p}}
 	}
@@ -57,7 +60,8 @@ func TestCompareWaits(t *testing.T) {
 		{"each one", recording(101_000_000, stored.Total{Sum: 151e6}), false, true},
 		{"more than there were", recording(110_000_000, stored.Total{Sum: 160e6}), false, false},
 		{"fewer", recording(20_000_000, stored.Total{Sum: 70e6}), false, false},
-		{"fewer, and the beginning is missing", recording(20_000_000, stored.Total{Sum: 70e6, Missed: 1200 * time.Millisecond}), false, true},
+		{"fewer, and the beginning is missing", recording(20_000_000,
+			stored.Total{Sum: 70e6, Missed: 1200 * time.Millisecond}), false, true},
 		{"some were drawn", recording(300_000_000, stored.Total{Sum: 350e6, Within: 90e6}), true, true},
 	} {
 		r, err := compareWaits(truth{began: began, monitors: jfr}, c.recording)
@@ -71,7 +75,8 @@ func TestCompareWaits(t *testing.T) {
 }
 
 func TestNumber(t *testing.T) {
-	for v, want := range map[float64]string{0: "0", 12.345: "12.3", 999.4: "999", 999.6: "1000", 154871: "154871", math.Inf(1): "unknown"} {
+	for v, want := range map[float64]string{0: "0", 12.345: "12.3", 999.4: "999", 999.6: "1000", 154871: "154871",
+		math.Inf(1): "unknown"} {
 		if got := (result{}).number(v); got != want {
 			t.Errorf("%v: %q, want %q", v, got, want)
 		}

@@ -25,7 +25,8 @@ type variant struct {
 // none is.
 var variants = []variant{
 	{name: "as compared"},
-	{name: "nothing inlined late", flags: []string{"-XX:-IncrementalInline", "-XX:-OptimizeStringConcat", "-XX:-EliminateAutoBox"}},
+	{name: "nothing inlined late", flags: []string{"-XX:-IncrementalInline", "-XX:-OptimizeStringConcat",
+		"-XX:-EliminateAutoBox"}},
 	{name: "without DebugNonSafepoints", flags: []string{"-XX:-DebugNonSafepoints"}},
 }
 
@@ -87,7 +88,8 @@ func controls(ctx context.Context, recorder profiler.Agent, jdk jvm.JDK, p progr
 }
 
 func tabulateControls(list []control) report.Table {
-	table := report.Table{Header: []string{"program", "JVM", "profiles", "compiled methods, overlap", "innermost methods, overlap"}}
+	table := report.Table{Header: []string{"program", "JVM", "profiles", "compiled methods, overlap",
+		"innermost methods, overlap"}}
 	for _, c := range list {
 		table.Add(c.program, c.variant, c.profiles, c.compiled.String(), c.inner.String())
 	}
@@ -95,7 +97,9 @@ func tabulateControls(list []control) report.Table {
 }
 
 // runControls runs the controls of one program, and prints their table.
-func runControls(ctx context.Context, out io.Writer, recorder profiler.Agent, jdk jvm.JDK, p program, update bool) error {
+func runControls(
+	ctx context.Context, out io.Writer, recorder profiler.Agent, jdk jvm.JDK, p program, update bool,
+) error {
 	list, err := controls(ctx, recorder, jdk, p)
 	if err != nil {
 		return fmt.Errorf("%s: %w", p.name, err)

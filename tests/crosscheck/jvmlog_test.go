@@ -42,7 +42,8 @@ func TestReadHeapLog(t *testing.T) {
 			t.Errorf("%s: %+v, %v", test.name, h, err)
 		}
 	}
-	if h, err := readHeapLog(strings.NewReader("[1.0s][info][gc ] GC(1) Pause Young (Allocation Failure) 23M->4M(61M) 1.7ms\n")); err == nil {
+	if h, err := readHeapLog(strings.NewReader("[1.0s][info][gc ] GC(1) Pause Young (Allocation Failure) " +
+		"23M->4M(61M) 1.7ms\n")); err == nil {
 		t.Errorf("%+v of a log without the end", h)
 	}
 }

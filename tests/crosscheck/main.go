@@ -48,7 +48,8 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	flags := o.Flags("crosscheck", "only the program that CI runs", docs)
 	pattern := flags.String("run", "", "only programs whose name matches")
 	budget := flags.String("budget", "", "the agent's --budget (default: the agent's own)")
-	control := flags.Bool("controls", false, "run one program, Rhino unless -run names another, twice in each of several ways, and compare all profiles")
+	control := flags.Bool("controls", false,
+		"run one program, Rhino unless -run names another, twice in each of several ways, and compare all profiles")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}

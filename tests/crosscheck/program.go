@@ -43,36 +43,46 @@ var programs = []program{
 	{
 		name: "Ecj", packages: []string{"ecj"}, collector: "Parallel", jars: []string{"eclipse-jdt-core"},
 		main: "org.eclipse.jdt.internal.compiler.batch.Main",
-		args: []string{"-17", "-nowarn", "-proc:none", "-proceedOnError", "-d", "none", "-repeat", "4", "-log", "{dir}/ecj.log",
+		args: []string{"-17", "-nowarn", "-proc:none", "-proceedOnError", "-d", "none", "-repeat", "4", "-log",
+			"{dir}/ecj.log",
 			"{sources}/java.base/java/util/concurrent", "{sources}/java.base/java/util/stream"},
 		found: true, // it cannot see what the JDK does not export
 	},
 	{
-		name: "Checkstyle", packages: []string{"checkstyle"}, collector: "G1", jars: []string{"checkstyle", "antlr4-runtime",
-			"commons-lang3", "commons-beanutils", "commons-collections3", "guava", "commons-cli", "commons-logging", "picocli", "Saxon-HE", "reflections"},
-		main:  "com.puppycrawl.tools.checkstyle.Main",
-		args:  []string{"-c", "/sun_checks.xml", "-o", "{dir}/checkstyle.out", "{sources}/java.base/java/util/concurrent"},
+		name: "Checkstyle", packages: []string{"checkstyle"}, collector: "G1",
+		jars: []string{"checkstyle", "antlr4-runtime",
+			"commons-lang3", "commons-beanutils", "commons-collections3", "guava", "commons-cli", "commons-logging",
+			"picocli", "Saxon-HE", "reflections"},
+		main: "com.puppycrawl.tools.checkstyle.Main",
+		args: []string{"-c", "/sun_checks.xml", "-o", "{dir}/checkstyle.out",
+			"{sources}/java.base/java/util/concurrent"},
 		found: true,
 	},
 	{
-		name: "Groovy", packages: []string{"groovy"}, collector: "Serial", jars: []string{"/usr/share/groovy/embeddable/groovy-all-2.4.21.jar"},
+		name: "Groovy", packages: []string{"groovy"}, collector: "Serial",
+		jars: []string{"/usr/share/groovy/embeddable/groovy-all-2.4.21.jar"},
 		main: "groovy.ui.GroovyMain", args: []string{"{dir}/groups.groovy", "60"},
 	},
 	{
-		name: "Clojure", packages: []string{"clojure"}, collector: "G1", jars: []string{"clojure", "core.specs.alpha", "spec.alpha"},
+		name: "Clojure", packages: []string{"clojure"}, collector: "G1",
+		jars: []string{"clojure", "core.specs.alpha", "spec.alpha"},
 		main: "clojure.main", args: []string{"{dir}/words.clj", "60"},
 	},
 	{
-		name: "JRuby", packages: []string{"jruby"}, collector: "Parallel", jars: []string{"/usr/share/jruby/lib/jruby.jar"},
+		name: "JRuby", packages: []string{"jruby"}, collector: "Parallel",
+		jars: []string{"/usr/share/jruby/lib/jruby.jar"},
 		main: "org.jruby.Main", args: []string{"{dir}/words.rb", "60"},
 	},
 	{
 		name: "Rhino", packages: []string{"rhino", "librhino-java"}, collector: "Serial", jars: []string{"rhino"},
-		main: "org.mozilla.javascript.tools.shell.Main", args: []string{"-opt", "9", "{dir}/tree.js", "60"}, short: true,
+		main: "org.mozilla.javascript.tools.shell.Main", args: []string{"-opt", "9", "{dir}/tree.js", "60"},
+		short: true,
 	},
 	{
-		name: "ProGuard", packages: []string{"proguard-cli", "libsaxonhe-java"}, collector: "G1", jars: []string{"proguard"},
-		main: "proguard.ProGuard", args: []string{"-injars", "/usr/share/java/Saxon-HE.jar", "-outjars", "{dir}/out.jar", "-ignorewarnings", "-dontwarn",
+		name: "ProGuard", packages: []string{"proguard-cli", "libsaxonhe-java"}, collector: "G1",
+		jars: []string{"proguard"},
+		main: "proguard.ProGuard", args: []string{"-injars", "/usr/share/java/Saxon-HE.jar", "-outjars",
+			"{dir}/out.jar", "-ignorewarnings", "-dontwarn",
 			"-dontnote", "-dontoptimize", "-dontpreverify", "-keep", "public class net.sf.saxon.** { public *; }"},
 	},
 	{
@@ -84,7 +94,8 @@ var programs = []program{
 		driver: "DerbyClients", main: "DerbyClients", args: []string{"{dir}/bank", "6", "30000"},
 	},
 	{
-		name: "Weka", packages: []string{"weka"}, collector: "Parallel", jars: []string{"weka", "java-cup-0.11b-runtime"},
+		name: "Weka", packages: []string{"weka"}, collector: "Parallel",
+		jars:   []string{"weka", "java-cup-0.11b-runtime"},
 		driver: "WekaForest", main: "WekaForest", args: []string{"6000", "60"},
 	},
 }
@@ -130,7 +141,8 @@ func (p program) prepare(ctx context.Context, jdk jvm.JDK, dir string) (r prepar
 		if err != nil {
 			return r, err
 		}
-		classes, err := jdk.Compile(ctx, jvm.Build{Sources: java, Only: []string{p.driver + ".java"}, Release: jvm.MinVersion, Classpath: r.classpath})
+		classes, err := jdk.Compile(ctx, jvm.Build{Sources: java, Only: []string{p.driver + ".java"},
+			Release: jvm.MinVersion, Classpath: r.classpath})
 		if err != nil {
 			return r, err
 		}

@@ -15,7 +15,8 @@ import (
 // Inlined methods count for the method that was compiled, too; stubs and native code do not count,
 // as JFR has no samples there.
 func TestSampledBy(t *testing.T) {
-	jit, interpreter := &pprof.Mapping{ID: 1, File: "[jit:HotSpot]"}, &pprof.Mapping{ID: 2, File: "[interpreter:HotSpot]"}
+	jit, interpreter := &pprof.Mapping{ID: 1, File: "[jit:HotSpot]"},
+		&pprof.Mapping{ID: 2, File: "[interpreter:HotSpot]"}
 	stub, libc := &pprof.Mapping{ID: 3, File: "[stub:HotSpot]"}, &pprof.Mapping{ID: 4, File: "/lib/libc.so.6"}
 	at := func(in *pprof.Mapping, methods ...string) *pprof.Location {
 		location := &pprof.Location{Mapping: in}
@@ -40,7 +41,8 @@ func TestSampledBy(t *testing.T) {
 	if want := (events.Weights{"a.B.outer": 3, "a.B.main": 3}); !maps.Equal(got.compiled, want) {
 		t.Errorf("compiled: %v, want %v", got.compiled, want)
 	}
-	if want := (events.Weights{"a.B.inner": 1, "[inlined in a.B.outer]": 2, "a.B.main": 3}); !maps.Equal(got.innermost, want) {
+	if want := (events.Weights{"a.B.inner": 1, "[inlined in a.B.outer]": 2, "a.B.main": 3}); !maps.Equal(got.innermost,
+		want) {
 		t.Errorf("innermost: %v, want %v", got.innermost, want)
 	}
 	if share := got.unnamed(); math.Abs(share-100./3) > 1e-9 {
@@ -58,7 +60,8 @@ func TestAlike(t *testing.T) {
 		}
 		return w
 	}
-	one, few, many := alike(flat(1, 100), flat(1, 50)), alike(flat(20, 100), flat(20, 100)), alike(flat(20, 100_000), flat(20, 100_000))
+	one, few, many := alike(flat(1, 100), flat(1, 50)), alike(flat(20, 100), flat(20, 100)),
+		alike(flat(20, 100_000), flat(20, 100_000))
 	if math.Abs(one-100) > 1e-9 || many < 98 || few < 60 || few > 95 {
 		t.Errorf("one method %.1f, few samples %.1f, many %.1f", one, few, many)
 	}

@@ -25,7 +25,8 @@ func TestFlat(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := startServer(t.Context(), built, t.TempDir(), fmt.Sprintf("-p%d", os.Getpid())) // whose children the JVMs are, and no others
+	// whose children the JVMs are, and no others
+	s, err := startServer(t.Context(), built, t.TempDir(), fmt.Sprintf("-p%d", os.Getpid()))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -92,7 +92,9 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 
 // run starts JVMs until the trial ends or is interrupted, and returns what the server used from
 // time to time. The first row is of the first minute, when each of the kinds has attached to a JVM.
-func (t trial) run(ctx context.Context, s *server, jdk jvm.JDK, classes string, out io.Writer) (rows []usage, err error) {
+func (t trial) run(
+	ctx context.Context, s *server, jdk jvm.JDK, classes string, out io.Writer,
+) (rows []usage, err error) {
 	ctx, stop := context.WithTimeout(ctx, t.length)
 	defer stop()
 	ctx, cancel := signal.NotifyContext(ctx, syscall.SIGTERM)
@@ -150,8 +152,9 @@ func compile(ctx context.Context, jdk jvm.JDK) (string, error) {
 // live runs a JVM until it ends.
 func live(ctx context.Context, jdk jvm.JDK, classes string, d time.Duration) error {
 	process, err := jvm.Process(ctx, jvm.Command{
-		JDK: jdk, Flags: []string{"-Xmx64m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"}, Classpath: []string{classes},
-		Main: "Short", Args: []string{fmt.Sprint(int(d.Seconds()))},
+		JDK: jdk, Flags: []string{"-Xmx64m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"},
+		Classpath: []string{classes},
+		Main:      "Short", Args: []string{fmt.Sprint(int(d.Seconds()))},
 	})
 	if err != nil {
 		return err

@@ -136,7 +136,8 @@ func (u *usage) lookAtMetrics(url string) error {
 			switch {
 			case name == "go_goroutines":
 				u.goroutines = int(m.GetGauge().GetValue())
-			case name == "vmprof_samples_attempted_total", name == "vmprof_event_samples_attempted_total", name == "vmprof_call_samples_attempted_total":
+			case name == "vmprof_samples_attempted_total", name == "vmprof_event_samples_attempted_total",
+				name == "vmprof_call_samples_attempted_total":
 				u.samples += m.GetCounter().GetValue()
 			case lost.MatchString(name):
 				u.addLost(name, m)
@@ -173,14 +174,18 @@ func (u *usage) causes() string {
 
 func (u usage) cells() []string {
 	return []string{
-		u.after.Round(time.Minute / 60).String(), fmt.Sprint(u.jvms), fmt.Sprintf("%.0f", u.cpu), fmt.Sprintf("%.1f", float64(u.anon)/1e6), fmt.Sprint(u.descriptors),
-		fmt.Sprintf("%d, %d, %d", u.objects["maps"], u.objects["programs"], u.objects["links"]), fmt.Sprintf("%.1f", float64(u.kernel)/1e6), fmt.Sprint(u.threads),
-		fmt.Sprint(u.goroutines), fmt.Sprintf("%.1f", float64(u.history)/1e6), fmt.Sprintf("%.0f", u.samples), u.causes(),
+		u.after.Round(time.Minute / 60).String(), fmt.Sprint(u.jvms), fmt.Sprintf("%.0f", u.cpu),
+		fmt.Sprintf("%.1f", float64(u.anon)/1e6), fmt.Sprint(u.descriptors),
+		fmt.Sprintf("%d, %d, %d", u.objects["maps"], u.objects["programs"], u.objects["links"]),
+		fmt.Sprintf("%.1f", float64(u.kernel)/1e6), fmt.Sprint(u.threads),
+		fmt.Sprint(u.goroutines), fmt.Sprintf("%.1f", float64(u.history)/1e6), fmt.Sprintf("%.0f", u.samples),
+		u.causes(),
 	}
 }
 
 var header = []string{
-	"after", "JVMs started", "CPU time, s", "anonymous memory, MB", "descriptors", "BPF maps, programs, links", "their memory in the kernel, MB",
+	"after", "JVMs started", "CPU time, s", "anonymous memory, MB", "descriptors", "BPF maps, programs, links",
+	"their memory in the kernel, MB",
 	"threads", "goroutines", "history on disk, MB", "samples and events", "lost, by counter and cause",
 }
 

@@ -6,8 +6,10 @@ type Found struct {
 	Time    float64 // of all rows, and of these:
 	Right   float64 // for the cause that the program says
 	Delayed float64 // for others that lengthen every wait, see Labels.Delayed
-	VMCall  float64 // for what threads call the VM for, such as classes and collections: the program does not know of it
-	VM      float64 // in the VM, for whatever it is
+	// for what threads call the VM for, such as classes and collections: the program does not know
+	// of it
+	VMCall float64
+	VM     float64 // in the VM, for whatever it is
 }
 
 // Wrong is the time with other causes.

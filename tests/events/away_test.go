@@ -16,7 +16,8 @@ func TestFind(t *testing.T) {
 	}
 	rows = append(rows, Row{Labels: Labels{Cause: "poll"}, Values: []float64{1, 1 << 20}})
 	f := OffCPU{Method: method, Cause: "poll"}.Find(rows, 1)
-	if len(f.Rows) != 8 || f.Time != 255 || f.Right != 1+2 || f.Delayed != 4+8 || f.VMCall != 16 || f.VM != 32 || f.Wrong() != 64+128 {
+	if len(f.Rows) != 8 || f.Time != 255 || f.Right != 1+2 || f.Delayed != 4+8 || f.VMCall != 16 || f.VM != 32 ||
+		f.Wrong() != 64+128 {
 		t.Errorf("%+v, wrong %v", f, f.Wrong())
 	}
 	if f := (OffCPU{Method: method, Cause: "runnable"}.Find(rows, 1)); f.Right != 4 || f.Delayed != 8 {

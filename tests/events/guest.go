@@ -48,7 +48,8 @@ var (
 	// Working uses CPU in three methods; AMOUNT is the CPU time of each thread in milliseconds. Its
 	// recursion is inlined as the compilers like it.
 	Working = Program{Class: "Working", Flags: []string{
-		quiet, "-XX:CompileCommand=dontinline,guest.Working::heavy", "-XX:CompileCommand=dontinline,guest.Working::medium",
+		quiet, "-XX:CompileCommand=dontinline,guest.Working::heavy",
+		"-XX:CompileCommand=dontinline,guest.Working::medium",
 		"-XX:CompileCommand=dontinline,guest.Working::light",
 	}}
 	// Locking takes monitors that are free most of the time; AMOUNT is how often each thread takes
@@ -60,7 +61,8 @@ var (
 	Away = Program{Class: "Away", Flags: []string{quiet, "-XX:CompileCommand=dontinline,guest.Away::*"}}
 	// Carried has virtual threads wait in eight ways; AMOUNT is for how many milliseconds each
 	// does. It needs JDK 21.
-	Carried = Program{Class: "Carried", Flags: []string{quiet, "-XX:CompileCommand=dontinline,guest.Carried::*", "-Djdk.virtualThreadScheduler.parallelism=8"}}
+	Carried = Program{Class: "Carried", Flags: []string{quiet, "-XX:CompileCommand=dontinline,guest.Carried::*",
+		"-Djdk.virtualThreadScheduler.parallelism=8"}}
 	// Napping has threads sleep for a tenth of a second over and over; AMOUNT is how often each
 	// does.
 	Napping = Program{Class: "Napping"}
@@ -75,7 +77,8 @@ var (
 	// Woken has threads end the waits of others; AMOUNT is for how many milliseconds each waits.
 	// Its methods are compiled, and stay so: where the interpreter releases a monitor, its frames
 	// may not be found.
-	Woken = Program{Class: "Woken", Flags: []string{quiet, "-XX:CompileCommand=dontinline,guest.Woken::*", "-Xbatch", "-XX:TieredStopAtLevel=1"}}
+	Woken = Program{Class: "Woken", Flags: []string{quiet, "-XX:CompileCommand=dontinline,guest.Woken::*", "-Xbatch",
+		"-XX:TieredStopAtLevel=1"}}
 	// Faulting touches new memory; AMOUNT is how many megabytes each thread does. All runs of one
 	// guest together must stay below FaultingMegabytes, as then a collection comes, and after it
 	// old memory is used again.

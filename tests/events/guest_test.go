@@ -72,7 +72,8 @@ func TestWorking(t *testing.T) {
 			}
 			cpu += w.CPU
 		}
-		if len(truth.Worked) != 3 || truth.Depths["guest.Working.descend"] != 21 || cpu < threads*millis*time.Millisecond {
+		if len(truth.Worked) != 3 || truth.Depths["guest.Working.descend"] != 21 ||
+			cpu < threads*millis*time.Millisecond {
 			t.Errorf("%+v", truth)
 		}
 	})
@@ -101,7 +102,8 @@ func TestWaiting(t *testing.T) {
 		}
 		var long uint64
 		for _, w := range append(truth.Waits, truth.Idle...) {
-			if w.Times == 0 || w.LongTimes > w.Times || w.LongSum > w.Sum || w.LongSum < time.Duration(w.LongTimes)*10*time.Microsecond {
+			if w.Times == 0 || w.LongTimes > w.Times || w.LongSum > w.Sum ||
+				w.LongSum < time.Duration(w.LongTimes)*10*time.Microsecond {
 				t.Errorf("%+v", w)
 			}
 			long += w.LongTimes

@@ -23,7 +23,8 @@ share      time    ±95%   waits      mean  method / cause
 	if got := rows["runnable"]; got.Known || got.Within != 0 || got.Time != 151710*time.Microsecond {
 		t.Errorf("%+v", got)
 	}
-	if got := rows["Main.exact"]; !got.Holds(21*time.Microsecond, time.Microsecond) || got.Holds(22*time.Microsecond, time.Microsecond) {
+	if got := rows["Main.exact"]; !got.Holds(21*time.Microsecond, time.Microsecond) ||
+		got.Holds(22*time.Microsecond, time.Microsecond) {
 		t.Errorf("%+v", got)
 	}
 }

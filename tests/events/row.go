@@ -115,7 +115,8 @@ func Where(rows []Row, wanted func(Row) bool) []Row {
 
 // Split tells rows that count every allocation from those that are estimated from samples.
 func Split(rows []Row) (sampled, exact []Row) {
-	return Where(rows, func(r Row) bool { return r.Kind != Exact }), Where(rows, func(r Row) bool { return r.Kind == Exact })
+	return Where(rows, func(r Row) bool { return r.Kind != Exact }),
+		Where(rows, func(r Row) bool { return r.Kind == Exact })
 }
 
 // Own returns the rows of the programs' own threads.

@@ -13,13 +13,15 @@ import (
 func recorded() *profile.Profile {
 	heap := &profile.Mapping{ID: 1, File: "[jit: hotspot]"}
 	method := func(id uint64, name string) *profile.Location {
-		return &profile.Location{ID: id, Mapping: heap, Line: []profile.Line{{Function: &profile.Function{ID: id, Name: name}}}}
+		return &profile.Location{ID: id, Mapping: heap, Line: []profile.Line{{Function: &profile.Function{ID: id,
+			Name: name}}}}
 	}
 	leaf, caller := method(1, "guest.A.leaf"), method(2, "guest.A.caller")
 	sample := func(thread, class, kind string, values ...int64) *profile.Sample {
 		return &profile.Sample{
 			Location: []*profile.Location{leaf, caller}, Value: values,
-			Label:    map[string][]string{"thread": {thread}, "class": {class}, "kind": {kind}, "generation": {"young"}},
+			Label: map[string][]string{"thread": {thread}, "class": {class}, "kind": {kind},
+				"generation": {"young"}},
 			NumLabel: map[string][]int64{"offset": {16}},
 		}
 	}
@@ -39,7 +41,8 @@ func TestRead(t *testing.T) {
 		t.Fatal(err)
 	}
 	first := rows[0]
-	if first.Labels != (Labels{Class: "byte[]", Generation: "young", Offset: 16}) || first.Thread != "worker-0" || first.Count != 2 {
+	if first.Labels != (Labels{Class: "byte[]", Generation: "young", Offset: 16}) || first.Thread != "worker-0" ||
+		first.Count != 2 {
 		t.Errorf("got %+v", first)
 	}
 	if !slices.Equal(first.Values, []float64{1600, 10}) || !first.Self("guest.A.leaf") || !first.Has("guest.A.caller") {

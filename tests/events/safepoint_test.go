@@ -17,7 +17,8 @@ func TestReadSafepoints(t *testing.T) {
 		"safepoints-17.log": {
 			Safepoint{Operation: "G1CollectForAllocation", Reaching: 2930, Total: 2541074},
 			[]string{
-				"G1CollectForAllocation", "G1CollectForAllocation", "G1CollectForAllocation", "G1CollectFull", "ThreadDump",
+				"G1CollectForAllocation", "G1CollectForAllocation", "G1CollectForAllocation", "G1CollectFull",
+				"ThreadDump",
 			},
 		},
 		"safepoints-25.log": {
@@ -49,7 +50,8 @@ func TestReadSafepointsOfLines(t *testing.T) {
 	if got, err := ReadSafepoints(strings.NewReader(good + good[:40])); err != nil || len(got) != 1 {
 		t.Errorf("with a line that is being written: %v, %v", got, err)
 	}
-	if got, err := ReadSafepoints(strings.NewReader("[1s][info][safepoint,stats] A [ 1 ]\n" + good)); err != nil || len(got) != 1 {
+	if got, err := ReadSafepoints(strings.NewReader("[1s][info][safepoint,stats] A [ 1 ]\n" + good)); err != nil ||
+		len(got) != 1 {
 		t.Errorf("with a line of another kind: %v, %v", got, err)
 	}
 	for _, bad := range []string{

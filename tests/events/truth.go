@@ -184,7 +184,8 @@ func (t *Truth) parse(words []string) error {
 	case "idle":
 		t.Idle = append(t.Idle, waited(words, n))
 	case "away":
-		t.Away = append(t.Away, OffCPU{Method: words[1], Cause: strings.ReplaceAll(words[2], "_", " "), Times: n[0], Sum: time.Duration(n[1])})
+		t.Away = append(t.Away, OffCPU{Method: words[1], Cause: strings.ReplaceAll(words[2], "_", " "), Times: n[0],
+			Sum: time.Duration(n[1])})
 	case "stage":
 		t.Stages = append(t.Stages, Stage{Cause: words[1], From: time.Duration(n[0]), Until: time.Duration(n[1])})
 	case "call":

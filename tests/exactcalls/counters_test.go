@@ -21,7 +21,8 @@ import (
 func TestCounters(t *testing.T) {
 	for _, jdk := range jdks(t) {
 		t.Run(fmt.Sprint(jdk.Version), func(t *testing.T) {
-			started := startGuest(t, jdk, append(strings.Fields(counters.Flags), "-XX:+"+exact.Flag, exact.NoC1Inlining)...)
+			started := startGuest(t, jdk, append(strings.Fields(counters.Flags), "-XX:+"+exact.Flag,
+				exact.NoC1Inlining)...)
 			if _, err := started.Order("run 1 3000"); err != nil { // until all of it is compiled
 				t.Fatal(err)
 			}
@@ -41,12 +42,15 @@ func TestCounters(t *testing.T) {
 			}
 			graph, notes := g.counted(t, first)
 			got, want := edges(graph), edges(traced.Logical)
-			t.Logf("%.0f calls are counted, %.0f traced; they have %.2f %% in common by caller and callee, %.2f %% by callee\n%s",
-				graph.Total(), traced.Logical.Total(), cct.Overlap(got, want), cct.Overlap(graph.Callees(), traced.Logical.Callees()),
+			t.Logf("%.0f calls are counted, %.0f traced; they have %.2f %% in common by caller and callee, %.2f %% "+
+				"by callee\n%s",
+				graph.Total(), traced.Logical.Total(), cct.Overlap(got, want),
+				cct.Overlap(graph.Callees(), traced.Logical.Callees()),
 				strings.Join(notes, "\n"))
 			own := 0
 			for _, e := range slices.Sorted(maps.Keys(want)) {
-				if !strings.HasPrefix(e, "calls.") || rare[lambdaNumber.ReplaceAllString(e, "$$")] || want[e] < 150 { // less than once a round: by methods that run once
+				// less than once a round: by methods that run once
+				if !strings.HasPrefix(e, "calls.") || rare[lambdaNumber.ReplaceAllString(e, "$$")] || want[e] < 150 {
 					continue
 				}
 				own++

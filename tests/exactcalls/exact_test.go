@@ -25,7 +25,8 @@ func TestContexts(t *testing.T) {
 			"C1":          {exact.NoC1Inlining, "-XX:TieredStopAtLevel=1"},
 			"C2":          {"-XX:-TieredCompilation"},
 			"native accessors": {
-				exact.NoC1Inlining, "-Dsun.reflect.inflationThreshold=2147483647", "-Djdk.reflect.useNativeAccessorOnly=true",
+				exact.NoC1Inlining, "-Dsun.reflect.inflationThreshold=2147483647",
+				"-Djdk.reflect.useNativeAccessorOnly=true",
 			},
 		} {
 			t.Run(fmt.Sprintf("%d %s", jdk.Version, name), func(t *testing.T) {
@@ -188,7 +189,8 @@ func TestDepth(t *testing.T) {
 		}
 	}
 	if overflow != c.Losses.TooDeep || deep != frames-overflow {
-		t.Errorf("%d calls stand as overflow and %d were too deep; %d contexts of the recursion", overflow, c.Losses.TooDeep, deep)
+		t.Errorf("%d calls stand as overflow and %d were too deep; %d contexts of the recursion", overflow,
+			c.Losses.TooDeep, deep)
 	}
 	truth := g.truth(t)
 	compare(t, seen(c, truth), truth)

@@ -19,7 +19,8 @@ func watch(t *testing.T, jdk jvm.JDK, name string, length time.Duration) *Calls 
 	t.Helper()
 	programs := guests.Programs()
 	i := slices.IndexFunc(programs, func(p guests.Program) bool { return p.Name == name })
-	g, err := guests.Start(t.Context(), jdk, programs[i], guests.Flavour{Flags: []string{"-XX:+" + exact.Flag, exact.NoC1Inlining}})
+	g, err := guests.Start(t.Context(), jdk, programs[i], guests.Flavour{Flags: []string{"-XX:+" + exact.Flag,
+		exact.NoC1Inlining}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -91,7 +91,8 @@ var mapping = unique.Make(symbol.Mapping{File: "[jit:HotSpot]"})
 
 func symbolOf(f vmruntime.Frame) symbol.Symbol {
 	return symbol.Intern(symbol.Frame{
-		Function: f.Function, SystemName: f.Function + f.Signature, File: f.File, Kind: symbol.KindJIT, Mapping: mapping,
+		Function: f.Function, SystemName: f.Function + f.Signature, File: f.File, Kind: symbol.KindJIT,
+		Mapping: mapping,
 	})
 }
 

@@ -80,7 +80,8 @@ func (r *Replay) describe(l *hotspot.Layout) error {
 		return fmt.Errorf("describe the VM: %w", err)
 	}
 	k.BlobDeoptHandler, k.BlobDeoptMhHandler, k.BlobOrigPc = l.Blob.DeoptHandler, l.Blob.DeoptHandlerMH, l.Blob.OrigPC
-	k.CallStubReturn, k.EntryWrapperOffset, k.WrapperAnchor = l.Thread.CallStubReturn, l.Thread.CallWrapper, l.Thread.WrapperAnchor
+	k.CallStubReturn, k.EntryWrapperOffset, k.WrapperAnchor = l.Thread.CallStubReturn, l.Thread.CallWrapper,
+		l.Thread.WrapperAnchor
 	k.AnchorSp, k.AnchorFp, k.AnchorPc = l.Thread.LastSP, l.Thread.LastFP, l.Thread.LastPC
 	k.ConstMethodCodeSize = l.Method.CodeSize
 	if l.Blob.DeoptHandlerIs32 {
@@ -127,7 +128,8 @@ func (r *Replay) Count(codes []vmruntime.Compilation, do func() error) (_ *profi
 		entries = append(entries, c.VerifiedEntry)
 	}
 	// Hits do not count towards the limit: see replay.bpf.c.
-	b, err := attach.NewBreakpoints(r.objects.ReplayBreakpoint, entries, threads[:min(len(threads), attach.MaxBreakpointThreads)], 1)
+	b, err := attach.NewBreakpoints(r.objects.ReplayBreakpoint, entries,
+		threads[:min(len(threads), attach.MaxBreakpointThreads)], 1)
 	if err != nil {
 		return nil, err
 	}
@@ -157,7 +159,8 @@ func (r *Replay) entered(codes []vmruntime.Compilation) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return !slices.ContainsFunc(codes, func(c vmruntime.Compilation) bool {
-		now, err := n.vm.Compilation(vmruntime.Site{Kind: vmruntime.Compiled, PC: c.VerifiedEntry, Version: c.Version, Exact: true})
+		now, err := n.vm.Compilation(vmruntime.Site{Kind: vmruntime.Compiled, PC: c.VerifiedEntry, Version: c.Version,
+			Exact: true})
 		return err != nil || !now.InUse
 	})
 }
@@ -177,7 +180,8 @@ func (r *Replay) graph(codes []vmruntime.Compilation) (*profile.Graph, error) {
 		edge := profile.Edge{
 			Caller: r.session.names.Method(exact.Unknown), Site: profile.Site{Offset: -1}, Callee: r.Method(codes[i]),
 		}
-		if at := r.session.names.Places(exact.Site{Frame: bpf.Frame(call.Caller), Epoch: call.ClassEpoch}); len(at) > 0 {
+		if at := r.session.names.Places(exact.Site{Frame: bpf.Frame(call.Caller),
+			Epoch: call.ClassEpoch}); len(at) > 0 {
 			edge.Caller, edge.Site = at[0].Method, at[0].Site
 		}
 		g.Add(edge, float64(n))

@@ -32,9 +32,11 @@ var hangRows = []Row{
 	},
 	{
 		Fault: "reads of many processes hang",
-		Holds: "The first read of a process has 100 ms. At most 4 reads of one user in one cgroup may hang. Processes that " +
+		Holds: "The first read of a process has 100 ms. At most 4 reads of one user in one cgroup may hang. " +
+			"Processes that " +
 			"answered before have workers of their own.",
-		Elsewhere: []string{"agent/host/proc.TestPoolAttack", "agent/host/proc.TestPoolManyUsers", "agent/host/proc.TestPoolOwnerGone", "agent/host/proc.TestPoolFirstCall",
+		Elsewhere: []string{"agent/host/proc.TestPoolAttack", "agent/host/proc.TestPoolManyUsers",
+			"agent/host/proc.TestPoolOwnerGone", "agent/host/proc.TestPoolFirstCall",
 			"agent/host/proc.TestMemoryPresence"},
 	},
 }
@@ -113,7 +115,8 @@ func testHang(t *testing.T) {
 			broken := map[string]int64{}
 			for _, s := range recording.Profile.Sample {
 				stack := functions(s)
-				if !slices.Contains(s.NumLabel["pid"], int64(guest.PID())) || !slices.Contains(s.Label["thread"], "worker") {
+				if !slices.Contains(s.NumLabel["pid"], int64(guest.PID())) ||
+					!slices.Contains(s.Label["thread"], "worker") {
 					continue
 				}
 				all += s.Value[0]
@@ -126,7 +129,8 @@ func testHang(t *testing.T) {
 				}
 				whole += s.Value[0]
 			}
-			t.Logf("%d samples of the JVM, %d whole; first name after %.2f s", all, whole, recording.Stats.FirstSymbolised)
+			t.Logf("%d samples of the JVM, %d whole; first name after %.2f s", all, whole,
+				recording.Stats.FirstSymbolised)
 			// Samples from before the agent has attached cannot be named: 0.1 s of the JVM's time
 			// are allowed for that.
 			const least, start = 0.99, frequency / 10
@@ -154,7 +158,8 @@ func testHangingStacks(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	time := slices.IndexFunc(recording.Profile.SampleType, func(t *profile.ValueType) bool { return t.Type == "offcpu" })
+	time := slices.IndexFunc(recording.Profile.SampleType,
+		func(t *profile.ValueType) bool { return t.Type == "offcpu" })
 	var found, lacking int64
 	for _, s := range recording.Profile.Sample {
 		lacks := slices.Contains(functions(s), "[still waiting]")

@@ -27,69 +27,96 @@ import (
 var hostileRows = []Row{
 	{
 		Fault: "a JVM whose object headers are zero",
-		Holds: "The agent attaches to the JVM. The class is reported as malformed, and a note says what cannot be recorded.",
-		Test:  zeroHeaders,
+		Holds: "The agent attaches to the JVM. The class is reported as malformed, and a note says what cannot be " +
+			"recorded.",
+		Test: zeroHeaders,
 		Elsewhere: []string{
 			"vmruntime/hotspot.TestClassAtZero", "vmruntime/hotspot.FuzzObjects",
 		},
 	},
 	{
 		Fault: "the agent panics while it handles a process",
-		Holds: "The panic is counted by its stage (`vmprof_process_failures_total`), logged once with its stack, and noted in the " +
-			"profile. The process has no names until a retry succeeds: the first is after a minute, later ones at growing intervals. Nothing else is affected.",
+		Holds: "The panic is counted by its stage (`vmprof_process_failures_total`), logged once with its stack, and " +
+			"noted in the " +
+			"profile. The process has no names until a retry succeeds: the first is after a minute, later ones at " +
+			"growing intervals. Nothing else is affected.",
 		Elsewhere: []string{
-			"agent/guest.TestWorkerPanics", "agent/guest.TestFailureAgain", "agent/guest.TestJobPanics", "agent/guest.TestPoolPanics", "agent/guest.TestAttachPanics",
-			"agent.TestRecordPanics", "agent.TestWindowPanics", "agent.TestPlacingPanics", "agent.TestDiscoveryPanics", "agent.TestObserverPanics", "agent/view/sink/prom.TestCollectorPanics",
+			"agent/guest.TestWorkerPanics", "agent/guest.TestFailureAgain", "agent/guest.TestJobPanics",
+			"agent/guest.TestPoolPanics", "agent/guest.TestAttachPanics",
+			"agent.TestRecordPanics", "agent.TestWindowPanics", "agent.TestPlacingPanics", "agent.TestDiscoveryPanics",
+			"agent.TestObserverPanics", "agent/view/sink/prom.TestCollectorPanics",
 			"agent/host/proc.TestPoolPanic",
 		},
 	},
 	{
-		Fault:     "the agent panics over a request, a window, or what it does from time to time",
-		Holds:     "The panic is counted by its stage and logged with its stack. The request is answered with status 500, and all else goes on.",
+		Fault: "the agent panics over a request, a window, or what it does from time to time",
+		Holds: "The panic is counted by its stage and logged with its stack. The request is answered with status " +
+			"500, and all else goes on.",
 		Elsewhere: []string{"agent/view/httpd.TestCaught", "agent.TestObserverPanics", "agent/view/audit.FuzzCompare"},
 	},
 	{
 		Fault: "a link of another user with the name of an output file, or of a directory on the way to it",
-		Holds: "In a directory where everybody may create files the name is refused, and the error says what to do. Elsewhere the link itself is replaced. " +
-			"On the way, a link is followed only if it and its directory are the user's own or root's, and a directory of another user is refused where everybody may create " +
+		Holds: "In a directory where everybody may create files the name is refused, and the error says what to do. " +
+			"Elsewhere the link itself is replaced. " +
+			"On the way, a link is followed only if it and its directory are the user's own or root's, and a " +
+			"directory of another user is refused where everybody may create " +
 			"files. What a link leads to is left alone.",
-		Elsewhere: []string{"agent/host/outfile.TestForeignNames", "agent/host/outfile.TestForeignDirectories", "agent/host/outfile.TestOwnLinks", "agent/host/outfile.TestLinkIsReplaced",
+		Elsewhere: []string{"agent/host/outfile.TestForeignNames", "agent/host/outfile.TestForeignDirectories",
+			"agent/host/outfile.TestOwnLinks", "agent/host/outfile.TestLinkIsReplaced",
 			"agent/host/outfile.TestNoFile", "agent/host/outfile.TestMakeDir"},
 	},
 	{
 		Fault: "files of other users behind the names that a process chooses",
-		Holds: "For a process the agent opens what the process's own user could open, through every directory and link, in the process's mount namespace: maps of " +
-			"code, binaries, debug files, argument files. Every other file is counted once, by cause (`vmprof_target_read_failures_total`); a note says that the map of a process is not used.",
+		Holds: "For a process the agent opens what the process's own user could open, through every directory and " +
+			"link, in the process's mount namespace: maps of " +
+			"code, binaries, debug files, argument files. Every other file is counted once, by cause " +
+			"(`vmprof_target_read_failures_total`); a note says that the map of a process is not used.",
 		Test: linkedMap,
-		Elsewhere: []string{"agent/host/proc.TestOpenFileAsTheKernel", "agent/host/proc.TestOpenMappedAsUser", "agent/host/proc.TestReadRegularAsSetUID", "agent/host/proc.TestOpenFileOfProcfs",
+		Elsewhere: []string{"agent/host/proc.TestOpenFileAsTheKernel", "agent/host/proc.TestOpenMappedAsUser",
+			"agent/host/proc.TestReadRegularAsSetUID", "agent/host/proc.TestOpenFileOfProcfs",
 			"agent/host/proc.TestOpenPublic", "agent/guest.TestMapsThatAreNotUsed", "agent/guest.TestRefusedFiles"},
 	},
 	{
-		Fault: "hundreds of connections that ask nothing, or a part of a request, and come back as soon as they are closed",
-		Holds: "A connection takes a place once its request has arrived, and keeps it until that is answered. Of 1,024 that have not asked yet, the oldest is closed. The " +
-			"connection that has waited longest for a further request is closed when there are 256. While all of these are being answered, 16 more are for `/metrics`, " +
+		Fault: "hundreds of connections that ask nothing, or a part of a request, and come back as soon as they are " +
+			"closed",
+		Holds: "A connection takes a place once its request has arrived, and keeps it until that is answered. Of " +
+			"1,024 that have not asked yet, the oldest is closed. The " +
+			"connection that has waited longest for a further request is closed when there are 256. While all of " +
+			"these are being answered, 16 more are for `/metrics`, " +
 			"`/healthz`, `/-/healthy` and `/-/ready`.",
-		Elsewhere: []string{"agent/view/httpd.TestIdleConnections", "agent/view/httpd.TestReconnectingClients", "agent/view/httpd.TestRoomForConnections", "agent/view/httpd.TestNewConnectionIsKept"},
+		Elsewhere: []string{"agent/view/httpd.TestIdleConnections", "agent/view/httpd.TestReconnectingClients",
+			"agent/view/httpd.TestRoomForConnections", "agent/view/httpd.TestNewConnectionIsKept"},
 	},
 	{
 		Fault: "clients that guess passwords",
-		Holds: "One password is checked at a time, and wrong ones take at most a tenth of a CPU. An address may try five, then one every ten seconds; others get " +
-			"status 429 and `Retry-After`. Networks with fewer wrong passwords come first. Passwords that were right are remembered for ten minutes after their last use, and unknown users take as long as others.",
-		Elsewhere: []string{"agent/view/httpd.TestWrongPasswords", "agent/view/httpd.TestRightPasswords", "agent/view/httpd.TestPasswordInParallel", "agent/view/httpd.TestRestAfterWrongPassword", "agent/view/httpd.TestPasswordBounds",
+		Holds: "One password is checked at a time, and wrong ones take at most a tenth of a CPU. An address may try " +
+			"five, then one every ten seconds; others get " +
+			"status 429 and `Retry-After`. Networks with fewer wrong passwords come first. Passwords that were right " +
+			"are remembered for ten minutes after their last use, and unknown users take as long as others.",
+		Elsewhere: []string{"agent/view/httpd.TestWrongPasswords", "agent/view/httpd.TestRightPasswords",
+			"agent/view/httpd.TestPasswordInParallel", "agent/view/httpd.TestRestAfterWrongPassword",
+			"agent/view/httpd.TestPasswordBounds",
 			"agent/view/httpd.TestPasswordAmongGuesses", "agent/view/httpd.TestPasswordOfManyAddresses"},
 	},
 	{
 		Fault: "a profile file that decompresses to much more, or whose parts take much more once parsed",
-		Holds: "`report` and `compare` find out what it takes before they keep any of it, and refuse more than 128 MB if that is also more than 300 times the size of the file. " +
+		Holds: "`report` and `compare` find out what it takes before they keep any of it, and refuse more than 128 " +
+			"MB if that is also more than 300 times the size of the file. " +
 			"The error names the bound, which `GOMEMLIMIT` sets. So do they refuse stacks of more than 65,536 frames.",
-		Elsewhere: []string{"agent/view/report.TestReadRefuses", "agent/view/report.TestMeasure", "agent/view/report.TestReadBombs", "agent/view/report.TestMemoryForDeepStacks", "agent/view/report.FuzzRead"},
+		Elsewhere: []string{"agent/view/report.TestReadRefuses", "agent/view/report.TestMeasure",
+			"agent/view/report.TestReadBombs", "agent/view/report.TestMemoryForDeepStacks",
+			"agent/view/report.FuzzRead"},
 	},
 	{
 		Fault: "a file, a link or a socket of others where a Unix socket of the agent is to be",
-		Holds: "The socket of an agent that was killed is replaced. Anything else is left alone, and the error says what it is. Nobody can connect before the socket " +
-			"has its owner and its mode, nor can other users put another one in its place: it is refused if others can replace what is in a directory on the way.",
-		Elsewhere: []string{"agent/host/socketfile.TestListen", "agent/host/socketfile.TestListenInTheWay", "agent/host/socketfile.TestListenInDirectories",
-			"agent/host/socketfile.TestListenAmongOthers", "agent/host/socketfile.TestAccess", "agent/view/httpd.TestServeOnSocket"},
+		Holds: "The socket of an agent that was killed is replaced. Anything else is left alone, and the error says " +
+			"what it is. Nobody can connect before the socket " +
+			"has its owner and its mode, nor can other users put another one in its place: it is refused if others " +
+			"can replace what is in a directory on the way.",
+		Elsewhere: []string{"agent/host/socketfile.TestListen", "agent/host/socketfile.TestListenInTheWay",
+			"agent/host/socketfile.TestListenInDirectories",
+			"agent/host/socketfile.TestListenAmongOthers", "agent/host/socketfile.TestAccess",
+			"agent/view/httpd.TestServeOnSocket"},
 	},
 	{
 		Fault:     "a service begins or ends while versions are compared",
@@ -98,10 +125,13 @@ var hostileRows = []Row{
 	},
 	{
 		Fault: "a process maps a libjvm and calls the functions in it that have probes, millions of times a second",
-		Holds: "Its hits spend no budget and are counted by process. Above 5,000 a second, the log and the profile name it, and each JVM that maps the file gets " +
-			"probes of its own, which it does not pass. A JVM that passes too many spends its own budget, where the kernel can confine probes to a process. With `-p`, others never pass probes of events.",
-		Test:      strangeCalls,
-		Elsewhere: []string{"bpf.TestKernelStrangers", "agent/collect/events.TestSeparate", "agent/collect/events.TestWatchStrangers"},
+		Holds: "Its hits spend no budget and are counted by process. Above 5,000 a second, the log and the profile " +
+			"name it, and each JVM that maps the file gets " +
+			"probes of its own, which it does not pass. A JVM that passes too many spends its own budget, where the " +
+			"kernel can confine probes to a process. With `-p`, others never pass probes of events.",
+		Test: strangeCalls,
+		Elsewhere: []string{"bpf.TestKernelStrangers", "agent/collect/events.TestSeparate",
+			"agent/collect/events.TestWatchStrangers"},
 	},
 	{
 		Fault: "a collector moves objects while the agent reads them",
@@ -142,7 +172,8 @@ func linkedMap(t *testing.T) {
 		t.Cleanup(func() { os.Remove(strings.TrimSpace(name)) })
 		pids = append(pids, c.Process.Pid)
 	}
-	recording, err := built.Record(t.Context(), profiler.Options{PID: pids[0], Duration: 3 * time.Second, Extra: []string{"-p", strconv.Itoa(pids[1])}})
+	recording, err := built.Record(t.Context(), profiler.Options{PID: pids[0], Duration: 3 * time.Second,
+		Extra: []string{"-p", strconv.Itoa(pids[1])}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -153,9 +184,11 @@ func linkedMap(t *testing.T) {
 		}
 	}
 	if found["own_code"] == 0 || found["secret_of_root"] > 0 {
-		t.Errorf("%d samples of own_code, %d with text of a file that the process cannot read", found["own_code"], found["secret_of_root"])
+		t.Errorf("%d samples of own_code, %d with text of a file that the process cannot read", found["own_code"],
+			found["secret_of_root"])
 	}
-	if note := fmt.Sprintf("compiled code of process %d has no names", pids[1]); !strings.Contains(strings.Join(recording.Profile.Comments, "\n"), note) {
+	if note := fmt.Sprintf("compiled code of process %d has no names",
+		pids[1]); !strings.Contains(strings.Join(recording.Profile.Comments, "\n"), note) {
 		t.Errorf("no note: %q", recording.Profile.Comments)
 	}
 }
@@ -189,7 +222,8 @@ func movingObjects(t *testing.T) {
 func recordJVM(t *testing.T, guest *jvm.Guest) {
 	t.Helper()
 	file := t.TempDir() + "/profile.pb.gz"
-	output, code := finish(t, built.Path, "record", "-e", "cpu,alloc,lock", "-d", "2s", "-o", file, "-p", strconv.Itoa(guest.PID()))
+	output, code := finish(t, built.Path, "record", "-e", "cpu,alloc,lock", "-d", "2s", "-o", file, "-p",
+		strconv.Itoa(guest.PID()))
 	if code != 0 || strings.Contains(output, "panic") {
 		t.Errorf("the agent ended with %d:\n%s", code, output)
 	}
@@ -228,12 +262,14 @@ func strangeCalls(t *testing.T) {
 		if said, err := bufio.NewReader(out).ReadString('\n'); err != nil {
 			t.Fatalf("the process that calls: %q, %v", said, err)
 		}
-		recording, err := built.Record(t.Context(), profiler.Options{Duration: 5 * time.Second, Extra: []string{"-e", "alloc"}})
+		recording, err := built.Record(t.Context(), profiler.Options{Duration: 5 * time.Second,
+			Extra: []string{"-e", "alloc"}})
 		if err != nil {
 			t.Fatal(err)
 		}
 		notes := strings.Join(recording.Profile.Comments, "\n")
-		if note := fmt.Sprintf("(pid %d), which is not profiled, passed probes of events", c.Process.Pid); !strings.Contains(notes, note) {
+		if note := fmt.Sprintf("(pid %d), which is not profiled, passed probes of events",
+			c.Process.Pid); !strings.Contains(notes, note) {
 			t.Errorf("no note on the process that calls: %s", notes)
 		}
 		m, err := stored.MetadataOf(recording.Profile)

@@ -26,11 +26,13 @@ type Section struct {
 // A Row is one fault and what must hold when it occurs. It has either a Test or the name of one
 // Elsewhere.
 type Row struct {
-	Fault     string // what goes wrong: a noun phrase
-	Holds     string // what must hold: one or two sentences
-	Kernels   string // on which kernels that is tested; empty: on the machine's own
-	Test      func(t *testing.T)
-	Elsewhere []string // tests in other packages that show it, as "bpf.TestKernelWalkBudget", "agent/host/proc.TestPool"
+	Fault   string // what goes wrong: a noun phrase
+	Holds   string // what must hold: one or two sentences
+	Kernels string // on which kernels that is tested; empty: on the machine's own
+	Test    func(t *testing.T)
+	// tests in other packages that show it, as "bpf.TestKernelWalkBudget",
+	// "agent/host/proc.TestPool"
+	Elsewhere []string
 }
 
 // Markdown returns the section as it stands in the document.

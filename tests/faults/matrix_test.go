@@ -118,7 +118,8 @@ func TestDocument(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, want := range map[string]string{"matrix": Markdown(matrix), "kernels": observed.Markdown(known, withoutFeature)} {
+	for name, want := range map[string]string{"matrix": Markdown(matrix),
+		"kernels": observed.Markdown(known, withoutFeature)} {
 		if *update {
 			if err := report.Update(document, name, want); err != nil {
 				t.Fatal(err)

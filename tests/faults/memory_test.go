@@ -26,9 +26,12 @@ import (
 
 var memoryRows = []Row{
 	{Fault: "slow readers of pages under a memory limit", Test: testMemory,
-		Holds: "At 999 Hz with all kinds of events and a JVM every 1.5 s, the agent stays below 256 MiB for 20 minutes on two overloaded CPUs. A page is at most 1 MiB, and all clients share it. " +
-			"At most 4 requests wait for pages; the next one gets status 429. The Go heap stays below 70 % of the cgroup's limit.",
-		Elsewhere: []string{"agent/view/httpd.TestPagesAreSmall", "agent/view/httpd.TestWindowsAreSmall", "agent/view/httpd.TestPagesBusy", "agent/view/httpd.TestPagesOfSlowReaders",
+		Holds: "At 999 Hz with all kinds of events and a JVM every 1.5 s, the agent stays below 256 MiB for 20 " +
+			"minutes on two overloaded CPUs. A page is at most 1 MiB, and all clients share it. " +
+			"At most 4 requests wait for pages; the next one gets status 429. The Go heap stays below 70 % of the " +
+			"cgroup's limit.",
+		Elsewhere: []string{"agent/view/httpd.TestPagesAreSmall", "agent/view/httpd.TestWindowsAreSmall",
+			"agent/view/httpd.TestPagesBusy", "agent/view/httpd.TestPagesOfSlowReaders",
 			"cmd/vmprof-agent.TestCgroupLimit"}},
 }
 
@@ -150,7 +153,8 @@ func churn(t *testing.T, jdk jvm.JDK, enough <-chan struct{}) {
 		// What it finds wrong with the sources, which lack libraries, is no matter.
 		// One that takes long is killed: on a busy machine they must not pile up.
 		ctx, cancel := context.WithTimeout(t.Context(), 4*time.Second)
-		compile := exec.CommandContext(ctx, filepath.Join(jdk.Home, "bin/javac"), append([]string{"-J-Xmx200m", "-proc:none", "-implicit:none", "-d", out}, sources...)...)
+		compile := exec.CommandContext(ctx, filepath.Join(jdk.Home, "bin/javac"),
+			append([]string{"-J-Xmx200m", "-proc:none", "-implicit:none", "-d", out}, sources...)...)
 		running.Go(func() {
 			defer cancel()
 			compile.Run()
@@ -167,7 +171,8 @@ func readSlowly(address string, end time.Time) (size int64) {
 	defer conn.Close()
 	conn.(*net.TCPConn).SetReadBuffer(8 << 10)
 	conn.SetDeadline(end)
-	pages := []string{"/ui/flamegraph", "/ui/top", "/ui/peek?f=java", "/ui/flamegraph?si=samples", fmt.Sprintf("/ui/flamegraph?f=%d", rand.IntN(1000))}
+	pages := []string{"/ui/flamegraph", "/ui/top", "/ui/peek?f=java", "/ui/flamegraph?si=samples",
+		fmt.Sprintf("/ui/flamegraph?f=%d", rand.IntN(1000))}
 	fmt.Fprintf(conn, "GET %s HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n", pages[rand.IntN(len(pages))])
 	for piece := make([]byte, 8<<10); ; time.Sleep(50 * time.Millisecond) {
 		n, err := io.ReadFull(conn, piece)

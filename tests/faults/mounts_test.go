@@ -22,9 +22,12 @@ import (
 var mountRows = []Row{
 	{
 		Fault: "many containers one after the other",
-		Holds: "Each container has its own libjvm. The agent follows each JVM live. After a JVM ends, its file system can be unmounted. The agent has as many open descriptors after the last container as after the first.",
-		Test:  testMounts,
-		Elsewhere: []string{"agent/probe/library.TestKeeper", "agent/collect/events.TestNumbering", "agent/collect/events.TestRemovePlans", "agent/collect/events.TestClockSiteClears",
+		Holds: "Each container has its own libjvm. The agent follows each JVM live. After a JVM ends, its file " +
+			"system can be unmounted. The agent has as many open descriptors after the last container as after the " +
+			"first.",
+		Test: testMounts,
+		Elsewhere: []string{"agent/probe/library.TestKeeper", "agent/collect/events.TestNumbering",
+			"agent/collect/events.TestRemovePlans", "agent/collect/events.TestClockSiteClears",
 			"agent/probe/attach.TestLoadSlots"},
 	},
 }
@@ -58,18 +61,21 @@ class Late {
 func testMounts(t *testing.T) {
 	needs.Root(t, "mounting")
 	jdk := needs.JDK(t)
-	classes, err := jdk.Compile(t.Context(), jvm.Build{Sources: fstest.MapFS{"Late.java": {Data: []byte(late)}}, Release: jvm.MinVersion})
+	classes, err := jdk.Compile(t.Context(), jvm.Build{Sources: fstest.MapFS{"Late.java": {Data: []byte(late)}},
+		Release: jvm.MinVersion})
 	if err != nil {
 		t.Fatal(err)
 	}
 	disk := makeDisk(t, jdk)
-	url, agent := serve(t, "-v", "-F", "499", "-e", "cpu,alloc,lock,safepoint,value", "--probe", "usdt:hotspot:gc__begin")
+	url, agent := serve(t, "-v", "-F", "499", "-e", "cpu,alloc,lock,safepoint,value", "--probe",
+		"usdt:hotspot:gc__begin")
 	const loopEvery = 3
 	var first int
 	for i := range times(3, 200) {
 		m := mountJDK(t, jdk, i%loopEvery == loopEvery-1, disk)
 		runLate(t, m.jdk, classes, url, i)
-		wait.For(t, 30*time.Second, fmt.Sprintf("%s unmounted after its JVM's end", m.top), func() bool { return m.unmount(t) })
+		wait.For(t, 30*time.Second, fmt.Sprintf("%s unmounted after its JVM's end", m.top),
+			func() bool { return m.unmount(t) })
 		switch {
 		case i == 1:
 			first = descriptors(t, agent.Process.Pid)
@@ -79,7 +85,8 @@ func testMounts(t *testing.T) {
 	}
 	wait.For(t, 30*time.Second, fmt.Sprintf("no more than %d descriptors, as after the first mounts", first),
 		func() bool { return descriptors(t, agent.Process.Pid) <= first })
-	for line := range strings.Lines(agent.output.String()) { // other tests run JVMs at the same time, some with libraries that lack something
+	// other tests run JVMs at the same time, some with libraries that lack something
+	for line := range strings.Lines(agent.output.String()) {
 		if lacking.MatchString(line) && strings.Contains(line, filepath.Dir(filepath.Dir(disk))) {
 			t.Errorf("not all JVMs were followed live: %s", line)
 		}
@@ -97,7 +104,8 @@ func runLate(t *testing.T, jdk jvm.JDK, classes, url string, i int) {
 
 func runLateWithin(t *testing.T, jdk jvm.JDK, classes, url string, i int, limit time.Duration) {
 	t.Helper()
-	guest, err := jvm.Start(t.Context(), jvm.Command{JDK: jdk, Flags: []string{"-Xmx32m", "-XX:+UseSerialGC"}, Classpath: []string{classes}, Main: "Late"})
+	guest, err := jvm.Start(t.Context(), jvm.Command{JDK: jdk, Flags: []string{"-Xmx32m", "-XX:+UseSerialGC"},
+		Classpath: []string{classes}, Main: "Late"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -106,7 +114,8 @@ func runLateWithin(t *testing.T, jdk jvm.JDK, classes, url string, i int, limit 
 		t.Fatal(err)
 	}
 	// Allocations from before it was attached have no names. From then on all code has.
-	wait.For(t, limit, fmt.Sprintf("JVM %d is followed live: a profile with allocations by Late.work in which all code has names", i), func() bool {
+	wait.For(t, limit, fmt.Sprintf("JVM %d is followed live: a profile with allocations by Late.work in which all "+
+		"code has names", i), func() bool {
 		p := download(t, fmt.Sprintf("%s/profiles/alloc?seconds=1&pid=%d", url, guest.PID()))
 		text := p.String()
 		if lacking.MatchString(text) {
@@ -115,7 +124,8 @@ func runLateWithin(t *testing.T, jdk jvm.JDK, classes, url string, i int, limit 
 		named := false
 		for _, s := range p.Sample {
 			named = named || slices.ContainsFunc(s.Location, func(l *profile.Location) bool {
-				return slices.ContainsFunc(l.Line, func(line profile.Line) bool { return line.Function.Name == "Late.work" })
+				return slices.ContainsFunc(l.Line,
+					func(line profile.Line) bool { return line.Function.Name == "Late.work" })
 			})
 		}
 		return named && !strings.Contains(text, "[unknown") && !strings.Contains(text, "[stale]")

@@ -17,22 +17,26 @@ import (
 var observingRows = []Row{
 	{
 		Fault: "a nearly idle JVM allocates",
-		Holds: "Its allocations are recorded all the time, because each kind of events may use 0.2 % of one CPU. The sum is within the interval in the profile.",
-		Test:  func(t *testing.T) { recordIdle(t, false, "-XX:TLABSize=64k") },
+		Holds: "Its allocations are recorded all the time, because each kind of events may use 0.2 % of one CPU. The " +
+			"sum is within the interval in the profile.",
+		Test: func(t *testing.T) { recordIdle(t, false, "-XX:TLABSize=64k") },
 	},
 	{
 		Fault: "a nearly idle JVM passes a probe more often than the budget allows",
-		Holds: "The probe is attached in random slices of time. The profile shows the observed part of the time. The sum, scaled to the whole time, is within the interval in the profile.",
-		Test:  func(t *testing.T) { recordIdle(t, true, "-XX:TLABSize=2k", "-XX:MinTLABSize=2k") },
+		Holds: "The probe is attached in random slices of time. The profile shows the observed part of the time. The " +
+			"sum, scaled to the whole time, is within the interval in the profile.",
+		Test: func(t *testing.T) { recordIdle(t, true, "-XX:TLABSize=2k", "-XX:MinTLABSize=2k") },
 	},
 	{
-		Fault:     "a process works in bursts while its events are observed in slices of time",
-		Holds:     "Estimates are right on average, and the interval in the profile contains the truth in about 95 of 100 cases.",
+		Fault: "a process works in bursts while its events are observed in slices of time",
+		Holds: "Estimates are right on average, and the interval in the profile contains the truth in about 95 " +
+			"of 100 cases.",
 		Elsewhere: []string{"agent/collect/fold.TestCoverageUnbiased"},
 	},
 	{
-		Fault:     "no CPU time of a process was measured yet",
-		Holds:     "Its probes stay attached. Until a CPU time is measured, the budget assumes that the process uses one CPU.",
+		Fault: "no CPU time of a process was measured yet",
+		Holds: "Its probes stay attached. Until a CPU time is measured, the budget assumes that the process uses " +
+			"one CPU.",
 		Elsewhere: []string{"agent/collect/events.TestTuneUnmeasured"},
 	},
 }
@@ -84,9 +88,11 @@ func recordIdle(t *testing.T, slices bool, flags ...string) {
 	// The interval is that of all allocations of the process; nearly all of them are the program's
 	// own. A 95 % interval misses one time in twenty: twice its width hardly ever does.
 	half := 2 * math.Hypot(1.96*math.Sqrt(variance), within)
-	t.Logf("%d rounds: %.4g bytes ± %.2g of %.4g, from %d events; observed %.0f %% of the time", rounds, got, half, truth, events.Count(rows), share)
+	t.Logf("%d rounds: %.4g bytes ± %.2g of %.4g, from %d events; observed %.0f %% of the time", rounds, got, half,
+		truth, events.Count(rows), share)
 	if math.Abs(got-truth) > half {
-		t.Errorf("%.4g bytes ± %.2g, %.4g in truth:\n%s", got, half, truth, strings.Join(recording.Profile.Comments, "\n"))
+		t.Errorf("%.4g bytes ± %.2g, %.4g in truth:\n%s", got, half, truth,
+			strings.Join(recording.Profile.Comments, "\n"))
 	}
 	if scaled != slices {
 		t.Errorf("observed %.0f %% of the time:\n%s", share, strings.Join(recording.Profile.Comments, "\n"))

@@ -28,7 +28,8 @@ var javaSources embed.FS
 var redefinedRows = []Row{
 	{
 		Fault: "an agent in a JVM redefines classes that run",
-		Holds: "No frame has the name of another method, and at least 99.5 % of the stacks are whole. A method that is " +
+		Holds: "No frame has the name of another method, and at least 99.5 % of the stacks are whole. A method that " +
+			"is " +
 			"redefined before it could be named, within a fraction of a second, is `[stale]`.",
 		Test: testRedefined,
 	},
@@ -53,7 +54,8 @@ func hotVersion(version int) string {
 			next = fmt.Sprintf("m%02d(n)", i+1)
 		}
 		padding := strings.Repeat("n ^= n >>> 3; ", (version*7+i)%4)
-		methods[i] = fmt.Sprintf("static long m%02d(long n) { for (int i = 0; i < 30; i++) { n = n * 31 + %d; } %sreturn n + %s; }\n",
+		methods[i] = fmt.Sprintf("static long m%02d(long n) { for (int i = 0; i < 30; i++) { n = n * 31 + %d; } "+
+			"%sreturn n + %s; }\n",
 			i, i, padding, next)
 	}
 	// Adjacent equal bodies swap places.
@@ -96,7 +98,8 @@ func startRedefined(t *testing.T, jdk jvm.JDK, pause time.Duration, flags ...str
 		t.Fatalf("write %s: %v", jar, err)
 	}
 	guest, err := jvm.Start(t.Context(), jvm.Command{
-		JDK: jdk, Flags: append(flags, "-javaagent:"+jar), Classpath: []string{classes}, Main: "faults.Redefined", Args: arguments,
+		JDK: jdk, Flags: append(flags, "-javaagent:"+jar), Classpath: []string{classes}, Main: "faults.Redefined",
+		Args: arguments,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -172,7 +175,8 @@ func checkRedefined(t *testing.T, p *profile.Profile, pause time.Duration, early
 		t.Errorf("%d of %d stacks are whole, want %.1f %% of at least %d: %v", whole, all, 100*least, enough, broken)
 	}
 	if pause >= time.Second && float64(stale-early) > mostStale*float64(whole) {
-		t.Errorf("%d of %d whole stacks have stale names, %d of them may; of the others want %.0f %% at most", stale, whole, early, 100*mostStale)
+		t.Errorf("%d of %d whole stacks have stale names, %d of them may; of the others want %.0f %% at most", stale,
+			whole, early, 100*mostStale)
 	}
 }
 

@@ -23,29 +23,38 @@ import (
 
 var serviceRows = []Row{
 	{Fault: "a web configuration without TLS and users", Test: testOpenAddress,
-		Holds:     "`serve` refuses an address that others can reach. If the file loses its TLS and users while `serve` runs, every request gets status 503 until the file configures one of them again.",
-		Elsewhere: []string{"agent/view/httpd.TestListen", "agent/view/httpd.TestLostProtection", "agent/view/httpd.TestHalfWrittenConfig"}},
+		Holds: "`serve` refuses an address that others can reach. If the file loses its TLS and users while " +
+			"`serve` runs, every request gets status 503 until the file configures one of them again.",
+		Elsewhere: []string{"agent/view/httpd.TestListen", "agent/view/httpd.TestLostProtection",
+			"agent/view/httpd.TestHalfWrittenConfig"}},
 	{Fault: "the certificate, the key or the web configuration of `serve` becomes unusable",
-		Holds:     "New TLS connections are refused until the files are mended. The log says what is wrong, once for each change, and when they are mended; each time is counted (`vmprof_http_tls_config_failures_total`).",
+		Holds: "New TLS connections are refused until the files are mended. The log says what is wrong, once for " +
+			"each change, and when they are mended; each time is counted (`vmprof_http_tls_config_failures_total`).",
 		Elsewhere: []string{"agent/view/httpd.TestBadCertificate"}},
 	{Fault: "a hangup", Test: testHangup,
 		Holds: "`record` writes its profile and exits. `serve` keeps running."},
 	{Fault: "a recording with a COMMAND is killed", Test: testKilledRecording,
 		Holds: "COMMAND gets SIGTERM, and SIGKILL 30 s later. The same happens when a signal ends the recording."},
 	{Fault: "an agent that is taken over", Test: testPrivileges,
-		Holds: "After start, each thread of the agent has only the capabilities that it still needs, no_new_privs and an empty bounding set. COMMAND has the privileges of the user."},
+		Holds: "After start, each thread of the agent has only the capabilities that it still needs, no_new_privs " +
+			"and an empty bounding set. COMMAND has the privileges of the user."},
 	{Fault: "a PID namespace that is not the host's", Test: testPIDNamespace,
-		Holds:     "`doctor` reports that recording does not work there, and the remedy. `record` warns, and its profile contains the reason why names are missing.",
+		Holds: "`doctor` reports that recording does not work there, and the remedy. `record` warns, and its " +
+			"profile contains the reason why names are missing.",
 		Elsewhere: []string{"agent/doctor.TestChecks"}},
 	{Fault: "the disk of `-o` is full when the recording is written",
-		Holds: "The recording is in the next place that has room (`$TMPDIR`, `/var/tmp`, the home directory, `/dev/shm`), in a directory of its own. What is " +
-			"printed names it, and the exit code is 1. If no place has room, the recording stays in memory until one has.",
+		Holds: "The recording is in the next place that has room (`$TMPDIR`, `/var/tmp`, the home directory, " +
+			"`/dev/shm`), in a directory of its own. What is " +
+			"printed names it, and the exit code is 1. If no place has room, the recording stays in memory until one " +
+			"has.",
 		Elsewhere: []string{"cmd/vmprof-agent.TestRecordingOnFullDisk", "cmd/vmprof-agent.TestRecordingInMemory"}},
 	{Fault: "an image without /tmp", Test: testWithoutTmp,
 		Holds: "`doctor` tries the call engines nevertheless, like `record`."},
 	{Fault: "JVMs start and end all the time",
-		Holds:     "Descriptors, BPF maps, programs and links of a JVM are given back when it has ended, and so is what the agent knows of it.",
-		Elsewhere: []string{"tests/endurance.TestFlat", "agent/guest.TestPerProcessAfterEnd", "agent/collect/events.TestSeedingOfEnded", "agent/collect/events.TestRemovedPlan"}},
+		Holds: "Descriptors, BPF maps, programs and links of a JVM are given back when it has ended, and so is " +
+			"what the agent knows of it.",
+		Elsewhere: []string{"tests/endurance.TestFlat", "agent/guest.TestPerProcessAfterEnd",
+			"agent/collect/events.TestSeedingOfEnded", "agent/collect/events.TestRemovedPlan"}},
 	{Fault: "a COMMAND that runs longer than -d", Test: testShortRecording,
 		Holds: "`record` reports that COMMAND still runs, with its process id. COMMAND keeps running."},
 }
@@ -144,7 +153,8 @@ func testKilledRecording(t *testing.T) {
 			t.Fatal(err)
 		}
 		record.wait(t)
-		wait.For(t, 30*time.Second, fmt.Sprintf("COMMAND has ended after the agent's %v", signal), func() bool { return !alive(pid) })
+		wait.For(t, 30*time.Second, fmt.Sprintf("COMMAND has ended after the agent's %v", signal),
+			func() bool { return !alive(pid) })
 	}
 }
 
@@ -196,7 +206,8 @@ func testPrivileges(t *testing.T) {
 			t.Errorf("COMMAND: %s is %#x, want %#x", set, command[set], want)
 		}
 	}
-	if have := privilegesOf(t, fmt.Sprintf("/proc/%d/status", record.Process.Pid)); have["CapPrm"]&^(needed|admin) != 0 {
+	if have := privilegesOf(t, fmt.Sprintf("/proc/%d/status",
+		record.Process.Pid)); have["CapPrm"]&^(needed|admin) != 0 {
 		t.Errorf("record: permitted %#x", have["CapPrm"])
 	}
 
@@ -205,7 +216,8 @@ func testPrivileges(t *testing.T) {
 	if err := os.Chown(dir, 65534, 65534); err != nil {
 		t.Fatal(err)
 	}
-	if output, code := finish(t, built.Path, "record", "-d", "1s", "--notes", "-o", filepath.Join(dir, "out.folded")); code != 0 {
+	if output, code := finish(t, built.Path, "record", "-d", "1s", "--notes", "-o",
+		filepath.Join(dir, "out.folded")); code != 0 {
 		t.Errorf("a file in another user's directory: ended with %d:\n%s", code, output)
 	}
 }
@@ -236,7 +248,8 @@ func testPIDNamespace(t *testing.T) {
 	if code != 1 || !strings.Contains(output, "missing  PID namespace") || !strings.Contains(output, "--pid=host") {
 		t.Errorf("doctor ended with %d:\n%s", code, output)
 	}
-	output, code = finish(t, "unshare", append(inside, "record", "-d", "1s", "--notes", "-o", filepath.Join(t.TempDir(), "out.txt"))...)
+	output, code = finish(t, "unshare", append(inside, "record", "-d", "1s", "--notes", "-o",
+		filepath.Join(t.TempDir(), "out.txt"))...)
 	if code != 0 || strings.Count(output, "PID namespace") < 2 {
 		t.Errorf("record ended with %d, and does not both warn and say so in the profile:\n%s", code, output)
 	}

@@ -28,10 +28,13 @@ var startingRows = []Row{
 	},
 	{
 		Fault: "a JVM is sampled while it is loaded",
-		Holds: "The agent attaches to the JVM. Five seconds after the JVM's start, its hot method and the callers have names. The agent retries every failed " +
-			"attach: by itself for half a minute, then when the process is sampled, at most once a minute. It looks up stale compiled code again.",
-		Test:      startingJVMs,
-		Elsewhere: []string{"vmruntime/hotspot.TestAttachLoading", "agent/guest.TestAttachAgain", "agent/guest.TestLookAgain", "agent.TestSampleRetries", "agent/guest.TestStaleAgain"},
+		Holds: "The agent attaches to the JVM. Five seconds after the JVM's start, its hot method and the callers " +
+			"have names. The agent retries every failed " +
+			"attach: by itself for half a minute, then when the process is sampled, at most once a minute. It looks " +
+			"up stale compiled code again.",
+		Test: startingJVMs,
+		Elsewhere: []string{"vmruntime/hotspot.TestAttachLoading", "agent/guest.TestAttachAgain",
+			"agent/guest.TestLookAgain", "agent.TestSampleRetries", "agent/guest.TestStaleAgain"},
 	},
 	{
 		Fault: "the process id of a JVM that has ended is used again at once, for another JVM",
@@ -190,7 +193,10 @@ func reusedPID(t *testing.T) {
 		t.Fatal(err)
 	}
 	pid := first.PID()
-	wait.For(t, time.Minute, "the first JVM has names", func() bool { return named(t, url, []int{pid}, "Busy.main")[pid] > 0.5 })
+	wait.For(t, time.Minute, "the first JVM has names", func() bool {
+		return named(t, url, []int{pid},
+			"Busy.main")[pid] > 0.5
+	})
 	stop(first)
 	wait.For(t, time.Minute, "the id is used again", func() bool {
 		// The next process has the id after this one, unless another program starts a process
@@ -217,7 +223,10 @@ func reusedPID(t *testing.T) {
 		p = nextSecond(t, url, []int{pid})
 		return before != nil && slices.ContainsFunc(p.Sample, own)
 	})
-	if slices.ContainsFunc(p.Sample, func(s *profile.Sample) bool { return has(s, "Busy.main") || has(s, "Busy.spin") }) {
+	if slices.ContainsFunc(p.Sample, func(s *profile.Sample) bool {
+		return has(s, "Busy.main") ||
+			has(s, "Busy.spin")
+	}) {
 		t.Errorf("names of the first JVM:\n%s", stacksOf(p))
 	}
 }

@@ -17,9 +17,12 @@ import (
 var starvedRows = []Row{
 	{
 		Fault: "the agent has a twentieth of a CPU",
-		Holds: "The agent treats no healthy JVM as hanging: deadlines count the time of the target, not time that the agent waits for a CPU. Allocations of a JVM that starts meanwhile have classes. If Java frames are missing, every profile says so, even a short one.",
-		Test:  testStarved,
-		Elsewhere: []string{"agent/host/proc.TestCounted", "agent/host/proc.TestPoolWaitsForWhatComputes", "agent/host/proc.TestPoolAbandonsWhatIsBlocked",
+		Holds: "The agent treats no healthy JVM as hanging: deadlines count the time of the target, not time that " +
+			"the agent waits for a CPU. Allocations of a JVM that starts meanwhile have classes. If Java frames are " +
+			"missing, every profile says so, even a short one.",
+		Test: testStarved,
+		Elsewhere: []string{"agent/host/proc.TestCounted", "agent/host/proc.TestPoolWaitsForWhatComputes",
+			"agent/host/proc.TestPoolAbandonsWhatIsBlocked",
 			"agent/guest.TestMissingFrames", "agent.TestMissingFramesInProfile"},
 	},
 }
@@ -29,7 +32,8 @@ var starvedRows = []Row{
 func testStarved(t *testing.T) {
 	needs.Root(t, "making a control group")
 	jdk := needs.JDK(t)
-	classes, err := jdk.Compile(t.Context(), jvm.Build{Sources: fstest.MapFS{"Late.java": {Data: []byte(late)}}, Release: jvm.MinVersion})
+	classes, err := jdk.Compile(t.Context(), jvm.Build{Sources: fstest.MapFS{"Late.java": {Data: []byte(late)}},
+		Release: jvm.MinVersion})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -22,10 +22,12 @@ import (
 )
 
 var wildPageRows = []Row{{
-	Fault:     "a VM that writes random bytes into the pages that it shares with the agent, and sends random packets",
-	Holds:     "Its calls are what it says they are. The agent goes on, nothing panics, and calls of another VM on the same socket are recorded as before.",
-	Test:      wildPage,
-	Elsewhere: []string{"agent/collect/calls/page.FuzzParse", "agent/collect/calls/page.FuzzWeigher", "agent/collect/calls/page.FuzzTimings"},
+	Fault: "a VM that writes random bytes into the pages that it shares with the agent, and sends random packets",
+	Holds: "Its calls are what it says they are. The agent goes on, nothing panics, and calls of another VM on " +
+		"the same socket are recorded as before.",
+	Test: wildPage,
+	Elsewhere: []string{"agent/collect/calls/page.FuzzParse", "agent/collect/calls/page.FuzzWeigher",
+		"agent/collect/calls/page.FuzzTimings"},
 }}
 
 // wildPage serves calls of a VM that obeys the rules beside one that obeys none.
@@ -76,7 +78,8 @@ func wildPage(t *testing.T) {
 			}
 		}
 	})
-	time.Sleep(time.Duration(times(5, 300)) * time.Second) // in which it writes: the test is about how much, and no condition says that
+	// in which it writes: the test is about how much, and no condition says that
+	time.Sleep(time.Duration(times(5, 300)) * time.Second)
 	recorded := calleesOf(download(t, fmt.Sprintf("%s/profiles/calls?seconds=5&pid=%d", url, sound.Pid())))
 	cancel()
 	works.Wait()
@@ -86,7 +89,8 @@ func wildPage(t *testing.T) {
 	}
 	// Of a thousand samples of a dozen methods, four in a hundred are elsewhere by chance.
 	if overlap := cct.Overlap(truth.Callees(), recorded); overlap < 90 {
-		t.Errorf("the calls of the VM that obeys the rules overlap by %.0f %% with those that it made: %v", overlap, recorded)
+		t.Errorf("the calls of the VM that obeys the rules overlap by %.0f %% with those that it made: %v", overlap,
+			recorded)
 	}
 	if output := agent.output.String(); strings.Contains(output, "panic") {
 		t.Errorf("the agent panicked:\n%s", output)

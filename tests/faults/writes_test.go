@@ -14,23 +14,30 @@ import (
 var writesRows = []Row{
 	{
 		Fault: "code that could write into a target",
-		Holds: "No source of the agent, its BPF programs and its tests has a call that writes another process's memory or registers.",
-		Test:  testNoWrites,
+		Holds: "No source of the agent, its BPF programs and its tests has a call that writes another process's " +
+			"memory or registers.",
+		Test: testNoWrites,
 	},
 	{
-		Fault:     "the agent is killed while a function-entry probe is attached",
-		Holds:     "The kernel removes the probe: the semaphore is 0, the code equals the file, and the results of the program do not change.",
+		Fault: "the agent is killed while a function-entry probe is attached",
+		Holds: "The kernel removes the probe: the semaphore is 0, the code equals the file, and the results of " +
+			"the program do not change.",
 		Elsewhere: []string{"tests.TestUSDTKilled"},
 	},
 	{
-		Fault:     "a process forks, stops or ends while its function-entry probe is attached",
-		Holds:     "Children share the probe until it is removed, and compute the same results as without it. A stopped or ended process does not delay the agent.",
-		Elsewhere: []string{"agent/collect/calls/usdt.TestLiveForks", "agent/collect/calls/usdt.TestLiveStoppedInWindow"},
+		Fault: "a process forks, stops or ends while its function-entry probe is attached",
+		Holds: "Children share the probe until it is removed, and compute the same results as without it. A " +
+			"stopped or ended process does not delay the agent.",
+		Elsewhere: []string{"agent/collect/calls/usdt.TestLiveForks",
+			"agent/collect/calls/usdt.TestLiveStoppedInWindow"},
 	},
 	{
-		Fault:     "two agents, or another tracer, at the same function-entry probe",
-		Holds:     "All of them see the calls, and the semaphore counts each of them. If another tracer attached without the semaphore, the kernel refuses the agent. The agent reports that and does not sample the process.",
-		Elsewhere: []string{"agent/collect/calls/usdt.TestLiveTwoEngines", "agent/collect/calls/usdt.TestLiveOtherTracer"},
+		Fault: "two agents, or another tracer, at the same function-entry probe",
+		Holds: "All of them see the calls, and the semaphore counts each of them. If another tracer attached " +
+			"without the semaphore, the kernel refuses the agent. The agent reports that and does not sample the " +
+			"process.",
+		Elsewhere: []string{"agent/collect/calls/usdt.TestLiveTwoEngines",
+			"agent/collect/calls/usdt.TestLiveOtherTracer"},
 	},
 	{
 		Fault:     "a PHP that was started without USE_ZEND_DTRACE=1",
@@ -38,8 +45,9 @@ var writesRows = []Row{
 		Elsewhere: []string{"tests.TestUSDTPlain"},
 	},
 	{
-		Fault:     "a program that only looks like PHP",
-		Holds:     "The agent changes nothing in the program. It limits the length of the names from it and escapes harmful characters.",
+		Fault: "a program that only looks like PHP",
+		Holds: "The agent changes nothing in the program. It limits the length of the names from it and escapes " +
+			"harmful characters.",
 		Elsewhere: []string{"agent/collect/calls/usdt.TestLiveHostile", "agent/collect/calls/usdt.TestLiveUnreadable"},
 	},
 }
@@ -61,7 +69,8 @@ func testNoWrites(t *testing.T) {
 			return err
 		case d.IsDir() && strings.HasPrefix(d.Name(), ".git"):
 			return fs.SkipDir
-		case d.IsDir() || d.Name() == "writes_test.go" || !slices.Contains([]string{".go", ".c", ".h"}, filepath.Ext(path)):
+		case d.IsDir() || d.Name() == "writes_test.go" || !slices.Contains([]string{".go", ".c", ".h"},
+			filepath.Ext(path)):
 			return nil
 		}
 		text, err := os.ReadFile(path)

@@ -70,7 +70,8 @@ func (b bench) profiles(ctx context.Context, p program, plain, length string) (a
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return "", "", "", fmt.Errorf("record: %w\n%s", err, out)
 	}
-	if out, err := exec.CommandContext(ctx, b.agent.Path, "advise", "--for=go-pgo", "-o", agent, recorded).CombinedOutput(); err != nil {
+	if out, err := exec.CommandContext(ctx, b.agent.Path, "advise", "--for=go-pgo", "-o", agent,
+		recorded).CombinedOutput(); err != nil {
 		return "", "", "", fmt.Errorf("advise: %w\n%s", err, out)
 	}
 	_, err = b.work(ctx, plain, length, "-rate", runtimeRate, "-cpuprofile", another)
@@ -106,7 +107,8 @@ func (b bench) compare(ctx context.Context, p program) (r result, err error) {
 		return r, err
 	}
 	r.weights, r.again = calls[0].overlap(calls[1]), calls[2].overlap(calls[1])
-	fmt.Fprintf(b.out, "%s: weights of calls: %s%% the same, %s%% in another run\n", p.name, percent(r.weights), percent(r.again))
+	fmt.Fprintf(b.out, "%s: weights of calls: %s%% the same, %s%% in another run\n", p.name, percent(r.weights),
+		percent(r.again))
 	if b.short {
 		if missing := calls[1].hottest(10, 8).missingIn(calls[0]); len(missing) > 0 {
 			return r, fmt.Errorf("the agent's profile has none of the hot calls %v", missing)
@@ -123,7 +125,8 @@ func (b bench) compare(ctx context.Context, p program) (r result, err error) {
 	if len(said[1].inlined) == 0 {
 		return r, errors.New("the compiler inlines nothing because of the runtime's profile")
 	}
-	r.inlined, r.direct = agree(said, func(d decisions) lines { return d.inlined }), agree(said, func(d decisions) lines { return d.direct })
+	r.inlined, r.direct = agree(said, func(d decisions) lines { return d.inlined }),
+		agree(said, func(d decisions) lines { return d.direct })
 	fmt.Fprintf(b.out, "%s: inlined %v, direct %v\n", p.name, r.inlined, r.direct)
 	return r, b.race(ctx, &r, plain, built[0], built[1])
 }
@@ -147,7 +150,8 @@ func (b bench) race(ctx context.Context, r *result, builds ...string) error {
 	for i := range ratios {
 		r.speed[i] = harness.RatioOf(ratios[i])
 	}
-	fmt.Fprintf(b.out, "%s: CPU time by that of the plain build: %v with the agent's profile, %v with the runtime's\n", r.name, r.speed[0], r.speed[1])
+	fmt.Fprintf(b.out, "%s: CPU time by that of the plain build: %v with the agent's profile, %v with the runtime's\n",
+		r.name, r.speed[0], r.speed[1])
 	return nil
 }
 

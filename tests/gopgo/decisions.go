@@ -43,7 +43,9 @@ func readDecisions(text string) decisions {
 // the same run, and of the runtime in another one.
 type agreement struct {
 	agent, runtime int
-	same, again    float64 // shares of what the compiler made of the runtime's profile that it also made of the agent's, and of the other one
+	// shares of what the compiler made of the runtime's profile that it also made of the agent's,
+	// and of the other one
+	same, again float64
 }
 
 func agree(said [3]decisions, of func(decisions) lines) agreement {
@@ -70,7 +72,8 @@ func (a agreement) cells() []string {
 }
 
 func (a agreement) String() string {
-	return fmt.Sprintf("%d and %d, %s%% of these also by the agent's profile, %s%% by another of the runtime", a.agent, a.runtime, percent(a.same), percent(a.again))
+	return fmt.Sprintf("%d and %d, %s%% of these also by the agent's profile, %s%% by another of the runtime", a.agent,
+		a.runtime, percent(a.same), percent(a.again))
 }
 
 // weights are those of calls, as the compiler adds them up.
@@ -104,7 +107,10 @@ func (w weights) total() (sum float64) {
 // hottest returns the n calls with the most weight, of those with at least so much: rarer ones are
 // in a profile by chance.
 func (w weights) hottest(n int, least float64) weights {
-	calls := slices.SortedFunc(maps.Keys(w), func(a, b string) int { return cmp.Or(cmp.Compare(w[b], w[a]), strings.Compare(a, b)) })
+	calls := slices.SortedFunc(maps.Keys(w), func(a, b string) int {
+		return cmp.Or(cmp.Compare(w[b], w[a]),
+			strings.Compare(a, b))
+	})
 	some := weights{}
 	for _, call := range calls[:min(n, len(calls))] {
 		if w[call] >= least {

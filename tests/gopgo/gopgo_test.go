@@ -33,13 +33,16 @@ hot-budget check allows inlining for call shop.total (cost 120) at ./shop.go:12:
 hot-budget check allows inlining for call shop.total (cost 121) at ./shop.go:12:9 in function shop.main
 ./shop.go:13:9: PGO devirtualizing interface call w.Write to (*bufio.Writer).Write
 `)
-	if got, want := slices.Collect(maps.Keys(d.inlined)), []string{"call shop.total at ./shop.go:12:9 in function shop.main"}; !slices.Equal(got, want) {
+	if got, want := slices.Collect(maps.Keys(d.inlined)), []string{"call shop.total at ./shop.go:12:9 in function " +
+		"shop.main"}; !slices.Equal(got, want) {
 		t.Errorf("inlined %q, want %q", got, want)
 	}
-	if got, want := slices.Collect(maps.Keys(d.direct)), []string{"./shop.go:13:9: PGO devirtualizing interface call w.Write to (*bufio.Writer).Write"}; !slices.Equal(got, want) {
+	if got, want := slices.Collect(maps.Keys(d.direct)), []string{"./shop.go:13:9: PGO devirtualizing interface call " +
+		"w.Write to (*bufio.Writer).Write"}; !slices.Equal(got, want) {
 		t.Errorf("direct %q, want %q", got, want)
 	}
-	a := agree([3]decisions{{inlined: lines{"a": true, "b": true}}, {inlined: lines{"a": true, "c": true}}, {}}, func(d decisions) lines { return d.inlined })
+	a := agree([3]decisions{{inlined: lines{"a": true, "b": true}}, {inlined: lines{"a": true, "c": true}}, {}},
+		func(d decisions) lines { return d.inlined })
 	if a != (agreement{2, 2, 0.5, 0}) {
 		t.Errorf("%+v", a)
 	}

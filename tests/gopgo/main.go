@@ -56,7 +56,8 @@ func programs(short bool) []program {
 }
 
 var sections = []harness.Section[bench]{
-	{Name: "programs", Markers: []string{"gopgo-calls", "gopgo-speed"}, Aim: "the compiler makes the same of both profiles", Plan: planPrograms},
+	{Name: "programs", Markers: []string{"gopgo-calls", "gopgo-speed"},
+		Aim: "the compiler makes the same of both profiles", Plan: planPrograms},
 }
 
 func run(ctx context.Context, args []string, out io.Writer) error {
@@ -108,11 +109,14 @@ func planPrograms(c harness.Choice) harness.Job[bench] {
 	return harness.Trials[bench, program, result]{
 		All: programs, Run: harness.OneByOne(bench.compare),
 		Tables: func(results []result) []harness.Table {
-			calls := report.Table{Header: []string{"program", "samples, agent", "samples, runtime", "same weights, %", "runtime again, %",
-				"inlined, agent", "inlined, runtime", "of these by the agent's, %", "by the runtime's again, %", "direct, agent", "direct, runtime", "of these by the agent's, %", "by the runtime's again, %"}}
+			calls := report.Table{Header: []string{"program", "samples, agent", "samples, runtime", "same weights, %",
+				"runtime again, %",
+				"inlined, agent", "inlined, runtime", "of these by the agent's, %", "by the runtime's again, %",
+				"direct, agent", "direct, runtime", "of these by the agent's, %", "by the runtime's again, %"}}
 			speed := report.Table{Header: []string{"program", "work", "agent's profile", "runtime's profile"}}
 			for _, r := range results {
-				row := []string{r.name, fmt.Sprint(r.samples), fmt.Sprint(r.runtime), percent(r.weights), percent(r.again)}
+				row := []string{r.name, fmt.Sprint(r.samples), fmt.Sprint(r.runtime), percent(r.weights),
+					percent(r.again)}
 				calls.Add(append(append(row, r.inlined.cells()...), r.direct.cells()...)...)
 				speed.Add(r.name, r.what, r.speed[0].String(), r.speed[1].String())
 			}

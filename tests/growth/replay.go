@@ -113,7 +113,10 @@ func replayWith(ctx context.Context, l Load, before uint64) (c Cost, err error) 
 		of *Phase
 		n  int
 	}{{&c.New, l.Stacks}, {&c.Known, l.Samples}} {
-		if *phase.of, err = measure(phase.n, true, func() error { return r.write(ctx, phase.n, s.sample) }); err != nil {
+		if *phase.of, err = measure(phase.n, true, func() error {
+			return r.write(ctx, phase.n,
+				s.sample)
+		}); err != nil {
 			return c, err
 		}
 	}
@@ -196,7 +199,8 @@ func contexts(p *profile.Profile) (n int) {
 // check fails if a profile lacks anything that was replayed.
 func (r *replay) check(p *profile.Profile) error {
 	if p.Counts.Folded != r.sent || p.Counts.Unknown > 0 {
-		return fmt.Errorf("%d samples were replayed, and %d are in the profile; %d frames have no names", r.sent, p.Counts.Folded, p.Counts.Unknown)
+		return fmt.Errorf("%d samples were replayed, and %d are in the profile; %d frames have no names", r.sent,
+			p.Counts.Folded, p.Counts.Unknown)
 	}
 	return nil
 }

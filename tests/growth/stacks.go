@@ -37,7 +37,8 @@ func newProgram(methods int) (*program, error) {
 		return nil, err
 	}
 	p.id = foldtest.Identity{PID: uint32(self.PID), Start: self.Start, Exec: 1}
-	if p.code, err = unix.Mmap(-1, 0, methods*codeSize, unix.PROT_READ|unix.PROT_EXEC, unix.MAP_PRIVATE|unix.MAP_ANON); err != nil {
+	if p.code, err = unix.Mmap(-1, 0, methods*codeSize, unix.PROT_READ|unix.PROT_EXEC,
+		unix.MAP_PRIVATE|unix.MAP_ANON); err != nil {
 		return nil, fmt.Errorf("map memory for code: %w", err)
 	}
 	var text []byte
@@ -81,7 +82,8 @@ type stacks struct {
 }
 
 func newStacks(p *program, count, cpus int) *stacks {
-	s := &stacks{program: p, count: count, cpus: cpus, base: max(2, int(math.Ceil(math.Pow(float64(count), 1.0/varied))))}
+	s := &stacks{program: p, count: count, cpus: cpus, base: max(2,
+		int(math.Ceil(math.Pow(float64(count), 1.0/varied))))}
 	s.stride = 7919 // a prime
 	for (count/cpus)%s.stride == 0 {
 		s.stride += 2

@@ -40,7 +40,8 @@ func StartTurns(ctx context.Context, count int) (t *Turns, err error) {
 	if err := os.WriteFile(source, []byte(turnsSource), 0o600); err != nil {
 		return fail(err)
 	}
-	if out, err := exec.CommandContext(ctx, "gcc", "-std=gnu11", "-O2", "-fno-omit-frame-pointer", "-o", binary, source).CombinedOutput(); err != nil {
+	if out, err := exec.CommandContext(ctx, "gcc", "-std=gnu11", "-O2", "-fno-omit-frame-pointer", "-o", binary,
+		source).CombinedOutput(); err != nil {
 		return fail(fmt.Errorf("compile processes to record (install gcc): %w\n%s", err, out))
 	}
 	process := exec.CommandContext(ctx, binary, strconv.Itoa(count), strconv.FormatInt(slice.Microseconds(), 10))

@@ -28,7 +28,8 @@ func BuildAudited(ctx context.Context, dir string) (string, error) {
 			}
 		}
 		bin := filepath.Join(dir, "audited")
-		build := exec.CommandContext(ctx, path, "-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror", "-pthread", "-o", bin, "audited.c")
+		build := exec.CommandContext(ctx, path, "-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror", "-pthread", "-o",
+			bin, "audited.c")
 		build.Dir = dir
 		if out, err := build.CombinedOutput(); err != nil {
 			return "", fmt.Errorf("compile the guest for audits with %s: %w\n%s", cc, err, out)

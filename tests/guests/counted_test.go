@@ -6,7 +6,8 @@ import (
 )
 
 func TestParseContexts(t *testing.T) {
-	got, err := parseContexts([]string{"calls 1 exact-0", "calls 20 exact-0 a.b", "calls 3 exact-0 a.b c.d", "calls 4 exact-0 a.b"})
+	got, err := parseContexts([]string{"calls 1 exact-0", "calls 20 exact-0 a.b", "calls 3 exact-0 a.b c.d",
+		"calls 4 exact-0 a.b"})
 	if want := (Contexts{"exact-0 a.b": 24, "exact-0 a.b c.d": 3}); err != nil || !maps.Equal(got, want) {
 		t.Errorf("got %v, %v; want %v", got, err, want)
 	}

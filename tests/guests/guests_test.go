@@ -37,7 +37,8 @@ func TestParseTruth(t *testing.T) {
 		t.Errorf("got %+v, want %+v", truth.Leaves, want)
 	}
 
-	for _, line := range []string{"", "nonsense", "leaf a", "truth self a", "truth self a x", "depth a b c", "cpu", "cpu x", "cpu 0"} {
+	for _, line := range []string{"", "nonsense", "leaf a", "truth self a", "truth self a x", "depth a b c", "cpu",
+		"cpu x", "cpu 0"} {
 		if got, err := parseTruth([]string{line}); err == nil {
 			t.Errorf("parsed %q as %+v", line, got)
 		}
@@ -69,7 +70,8 @@ func tryProgram(t *testing.T, jdk jvm.JDK, program Program) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	some := func(truth Truth) bool { return truth.CPU > 0 } // of every kind would take long: Churn does ever new kinds of work
+	// of every kind would take long: Churn does ever new kinds of work
+	some := func(truth Truth) bool { return truth.CPU > 0 }
 	truth, err := guest.await(t.Context(), time.Now(), some)
 	if err != nil {
 		t.Fatal(err)

@@ -32,7 +32,8 @@ func Programs() []Program {
 		{Name: "Plain", Class: "Plain", Thread: worker, Flags: compile("dontinline Plain::*")},
 		{
 			Name: "Inlined", Class: "Inlined", Thread: worker, Inlines: true,
-			Flags: compile("dontinline Inlined::outer*", "inline Inlined::inner", "inline Inlined::shift", "inline Inlined::scale"),
+			Flags: compile("dontinline Inlined::outer*", "inline Inlined::inner", "inline Inlined::shift",
+				"inline Inlined::scale"),
 		},
 		{Name: "Recursive", Class: "Recursive", Thread: worker, Flags: compile("dontinline Recursive::*")},
 		{
@@ -87,7 +88,8 @@ func Crowd() Program { return Program{Name: "Crowd", Class: "Crowd", Thread: wor
 func CrowdOf(copies int) Program {
 	return Program{
 		Name: fmt.Sprintf("Crowd of %d", copies), Class: "Crowd", Thread: worker,
-		Flags: []string{fmt.Sprintf("-Dcopies=%d", copies), "-XX:TieredStopAtLevel=1", "-XX:ReservedCodeCacheSize=512m", "-XX:+UseSerialGC"},
+		Flags: []string{fmt.Sprintf("-Dcopies=%d", copies), "-XX:TieredStopAtLevel=1", "-XX:ReservedCodeCacheSize=512m",
+			"-XX:+UseSerialGC"},
 	}
 }
 
@@ -96,7 +98,8 @@ func CrowdOf(copies int) Program {
 func Turns(count int) Program {
 	return Program{
 		Name: fmt.Sprintf("Turns of %d", count), Class: "Turns", Thread: worker,
-		Flags: []string{fmt.Sprintf("-Dturns=%d", count), "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx16m", "-Xss256k"},
+		Flags: []string{fmt.Sprintf("-Dturns=%d", count), "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx16m",
+			"-Xss256k"},
 	}
 }
 
@@ -131,7 +134,8 @@ func Pairs() []Pair {
 	program := func(work string, flags ...string) Program {
 		return Program{
 			Name: "Paired, " + work, Class: "Paired", Thread: worker,
-			Flags: slices.Concat(compile("dontinline Paired::summing", "dontinline Paired::calling", "dontinline Paired::dispatching"), []string{"-Dwork=" + work}, flags),
+			Flags: slices.Concat(compile("dontinline Paired::summing", "dontinline Paired::calling",
+				"dontinline Paired::dispatching"), []string{"-Dwork=" + work}, flags),
 		}
 	}
 	return []Pair{
@@ -139,7 +143,8 @@ func Pairs() []Pair {
 		{"inlined and not", program("calling"), program("calling", compile("dontinline Paired::step")...)},
 		{
 			"guessed receiver and looked up",
-			program("dispatching", "-XX:TypeProfileMajorReceiverPercent=40"), program("dispatching", "-XX:TypeProfileMajorReceiverPercent=90"),
+			program("dispatching", "-XX:TypeProfileMajorReceiverPercent=40"),
+			program("dispatching", "-XX:TypeProfileMajorReceiverPercent=90"),
 		},
 	}
 }

@@ -140,12 +140,14 @@ func TestVMRatios(t *testing.T) {
 	}{
 		{"adversary", map[string]float64{"M": 1, "call_1": 200, "call_2": 200}},
 		{"skewed", map[string]float64{"main": 1, "hot": 12800, "warm": 1616, "cold": 16, "rare": 16, "tiny": 14416}},
-		{"recursive", map[string]float64{"recurse": 2, "fib": 2 * 8361, "down": 2 * 1001, "even": 2 * 101, "odd": 2 * 100}},
+		{"recursive", map[string]float64{"recurse": 2, "fib": 2 * 8361, "down": 2 * 1001, "even": 2 * 101,
+			"odd": 2 * 100}},
 		{"virtual", map[string]float64{
 			"Shape0.area": 768, "Shape1.area": 384, "Shape2.area": 256, "Shape7.area": 64,
 			"Shape0.name": 1536, "Shape1.name": 512, "Shape2.name": 0, "Shape0.hash": 2048, "Shape1.hash": 0,
 		}},
-		{"flat", map[string]float64{"method0": 256, "method1": 128, "method2": 128, "method3": 64, "method299": 1, "driver9": 256}},
+		{"flat", map[string]float64{"method0": 256, "method1": 128, "method2": 128, "method3": 64, "method299": 1,
+			"driver9": 256}},
 	} {
 		t.Run(test.program, func(t *testing.T) {
 			got := callees(t, test.program)
@@ -174,7 +176,8 @@ func TestVMThreads(t *testing.T) {
 			roots[edge.Callee] += calls
 		}
 	}
-	for root, calls := range map[string]float64{"access": 2 * 3 * 8, "compute": 2 * 3, "dispatch": 2 * 3 * 5, "recurse": 2 * 3 * 4} {
+	for root, calls := range map[string]float64{"access": 2 * 3 * 8, "compute": 2 * 3, "dispatch": 2 * 3 * 5,
+		"recurse": 2 * 3 * 4} {
 		if roots[root] != calls {
 			t.Errorf("%s was entered %v times, want %v", root, roots[root], calls)
 		}
@@ -207,7 +210,8 @@ func TestVMCommand(t *testing.T) {
 	if list, err := run("-list", "adversary"); err != nil || !strings.Contains(list, "call     call_2") {
 		t.Errorf("%v, source:\n%s", err, list)
 	}
-	for _, args := range [][]string{{}, {"nonsense"}, {"flat", "-nonsense"}, {"flat", "-iterations"}, {"-list", "nonsense"}} {
+	for _, args := range [][]string{{}, {"nonsense"}, {"flat", "-nonsense"}, {"flat", "-iterations"},
+		{"-list", "nonsense"}} {
 		if out, err := run(args...); err == nil {
 			t.Errorf("vm %q succeeded: %s", args, out)
 		}
@@ -215,7 +219,8 @@ func TestVMCommand(t *testing.T) {
 }
 
 func TestParseVMRefuses(t *testing.T) {
-	for _, line := range []string{"", "edge", "edge\ta\tb\tc\t1", "edge\ta\t1\tb\tx", "edge\ta\t1\tb\t-1", "other\ta\t1\tb\t1"} {
+	for _, line := range []string{"", "edge", "edge\ta\tb\tc\t1", "edge\ta\t1\tb\tx", "edge\ta\t1\tb\t-1",
+		"other\ta\t1\tb\t1"} {
 		if g, err := parseVMGraph([]string{line}); err == nil {
 			t.Errorf("parsed %q as %+v", line, g)
 		}

@@ -49,13 +49,16 @@ func TestVMCountdown(t *testing.T) {
 		name        string
 		before, now slot
 	}{
-		{"no sample yet", slot{Armed: 1, Skip: 1000, Left: 9, Stride: 7}, slot{Armed: 1, Skip: 1000 - calls, Left: 9, Stride: 7}},
+		{"no sample yet", slot{Armed: 1, Skip: 1000, Left: 9, Stride: 7},
+			slot{Armed: 1, Skip: 1000 - calls, Left: 9, Stride: 7}},
 		{"samples at 1, 101, 201, 301, 401", slot{1, 1, 10, 100, 3}, slot{1, 100, 5, 100, 3}},
 		{"samples at 50, 150, 250, 350", slot{1, 50, 10, 100, 4}, slot{1, 50 + 4*100 - calls, 6, 100, 4}},
 		{"last sample is the last call", slot{Armed: 1, Skip: calls, Left: 1, Stride: 7}, slot{Skip: 7, Stride: 7}},
-		{"last sample is the next call", slot{Armed: 1, Skip: calls + 1, Left: 1, Stride: 7}, slot{Armed: 1, Skip: 1, Left: 1, Stride: 7}},
+		{"last sample is the next call", slot{Armed: 1, Skip: calls + 1, Left: 1, Stride: 7},
+			slot{Armed: 1, Skip: 1, Left: 1, Stride: 7}},
 		{"ends on the way", slot{Armed: 1, Skip: 3, Left: 32, Stride: 7}, slot{Skip: 7, Stride: 7}},
-		{"every call", slot{Armed: 1, Skip: 1, Left: calls + 1, Stride: 1}, slot{Armed: 1, Skip: 1, Left: 1, Stride: 1}},
+		{"every call", slot{Armed: 1, Skip: 1, Left: calls + 1, Stride: 1},
+			slot{Armed: 1, Skip: 1, Left: 1, Stride: 1}},
 		{"zero for one", slot{Armed: 1, Left: calls - 1}, slot{}},
 		{"announcement", slot{Armed: 1, Skip: 5, Stride: 7}, slot{Skip: 5, Stride: 7}},
 		{"not armed", slot{Skip: 5, Left: 6, Stride: 7}, slot{Skip: 5, Left: 6, Stride: 7}},
@@ -254,7 +257,8 @@ func TestVMReconnect(t *testing.T) {
 	before, _ := p.registered(t, 4, 0)
 	p.arm(0, slot{Armed: 1, Skip: 1 << 30, Left: 1 << 30, Stride: 1})
 	p.hangUp()
-	wait.For(t, patience, "the guest gives up the page of an agent that is gone", func() bool { return !shares(t, r.Pid()) })
+	wait.For(t, patience, "the guest gives up the page of an agent that is gone",
+		func() bool { return !shares(t, r.Pid()) })
 	left := p.slot(0)
 	r.do(t, 3)
 	if got := p.slot(0); got != left {

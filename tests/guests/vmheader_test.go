@@ -52,7 +52,8 @@ func compileC(t *testing.T, source string, command ...string) string {
 func TestVMHeader(t *testing.T) {
 	for _, compiler := range []string{
 		"gcc -std=c11", "gcc -std=gnu17 -fno-pie -no-pie", "clang-19 -std=c11", "clang-19 -std=c11 -shared -fPIC",
-		"g++ -x c++ -std=c++11", "g++ -x c++ -std=c++20", "clang++-19 -x c++ -std=c++11", "clang++-19 -x c++ -std=c++20",
+		"g++ -x c++ -std=c++11", "g++ -x c++ -std=c++20", "clang++-19 -x c++ -std=c++11",
+		"clang++-19 -x c++ -std=c++20",
 	} {
 		for _, level := range []string{"-O0", "-O2"} {
 			t.Run(compiler+level, func(t *testing.T) {
@@ -93,7 +94,8 @@ func checkProbes(t *testing.T, path string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := map[string]int{"call": 2, "thread": 1, "thread_end": 1, "one": 1, "two": 2, "three": 3, "four": 4, "five": 5, "six": 6}
+	want := map[string]int{"call": 2, "thread": 1, "thread_end": 1, "one": 1, "two": 2, "three": 3, "four": 4,
+		"five": 5, "six": 6}
 	seen := map[string]bool{}
 	for _, p := range probes {
 		seen[p.Name] = true
@@ -147,7 +149,8 @@ func TestVMHeaderARM64(t *testing.T) {
 	need(t, "clang-19", "install clang-19")
 	need(t, headers, "install libc6-dev-arm64-cross")
 	for _, source := range []string{"probes.c", "registers.c", "registration.c", "threads.c"} {
-		compileC(t, source, "clang-19", "--target=aarch64-linux-gnu", "-nostdlibinc", "-isystem", headers, "-std=c11", "-O2", "-c")
+		compileC(t, source, "clang-19", "--target=aarch64-linux-gnu", "-nostdlibinc", "-isystem", headers, "-std=c11",
+			"-O2", "-c")
 	}
 }
 
@@ -165,7 +168,8 @@ armed 0 skip 3 left 0 lost 0
 		for _, level := range []string{"-O0", "-O3"} {
 			t.Run(compiler+level, func(t *testing.T) {
 				need(t, compiler, "install gcc and clang-19")
-				out, err := exec.CommandContext(t.Context(), compileC(t, "registers.c", compiler, "-std=c11", level)).Output()
+				out, err := exec.CommandContext(t.Context(), compileC(t, "registers.c", compiler, "-std=c11",
+					level)).Output()
 				if err != nil || string(out) != want {
 					t.Errorf("%v, got\n%s", err, out)
 				}
@@ -213,12 +217,14 @@ func TestVMRegistrationLimits(t *testing.T) {
 		t.Errorf("runtime %q", p.runtime)
 	}
 	sent, _ := p.registered(t, 1, 0)
-	if m := sent[0]; m.ID != 1 || m.Name != strings.Repeat("n", 1000) || m.File != "" || m.Line != 3 || m.Size != 16384 {
+	if m := sent[0]; m.ID != 1 || m.Name != strings.Repeat("n", 1000) || m.File != "" || m.Line != 3 ||
+		m.Size != 16384 {
 		t.Errorf("method %+v", m)
 	}
 	orders.Write([]byte("\n"))
 	methods, gone := p.registered(t, 2, 1)
-	if len(methods) != 2 || len(gone) != 1 || gone[0].ID != 1 || gone[0].Begin != sent[0].Begin || gone[0].Time <= sent[0].Time {
+	if len(methods) != 2 || len(gone) != 1 || gone[0].ID != 1 || gone[0].Begin != sent[0].Begin ||
+		gone[0].Time <= sent[0].Time {
 		t.Errorf("%d methods, forgot %+v", len(methods), gone)
 	}
 	for i, s := range methods[0].Sites {

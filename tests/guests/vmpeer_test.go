@@ -106,7 +106,8 @@ func (l *listener) connect(t testing.TB) *peer {
 	}
 	hello := make([]byte, 4096)
 	n, err := conn.Read(hello)
-	if err != nil || n != 24 || binary.NativeEndian.Uint32(hello) != messageHello || binary.NativeEndian.Uint32(hello[4:]) != 1 {
+	if err != nil || n != 24 || binary.NativeEndian.Uint32(hello) != messageHello ||
+		binary.NativeEndian.Uint32(hello[4:]) != 1 {
 		t.Fatalf("hello %x, %v", hello[:n], err)
 	}
 	p.runtime = string(bytes.TrimRight(hello[8:24], "\x00"))
@@ -189,7 +190,8 @@ func (p *peer) take(b []byte) error {
 	for s := b[sites:]; len(s) > 0; s = s[8:] {
 		m.Sites = append(m.Sites, vmSite{u32(s), u32(s[4:])})
 	}
-	if last := len(p.methods) - 1; last >= 0 && p.methods[last].ID == id && p.methods[last].Begin == begin && p.methods[last].Time == at {
+	if last := len(p.methods) - 1; last >= 0 && p.methods[last].ID == id && p.methods[last].Begin == begin &&
+		p.methods[last].Time == at {
 		p.methods[last].Sites = append(p.methods[last].Sites, m.Sites...)
 		return nil
 	}
@@ -203,12 +205,13 @@ func (p *peer) registered(t testing.TB, methods, gone int) ([]method, []forgotte
 	t.Helper()
 	var m []method
 	var f []forgotten
-	err := wait.Until(t.Context(), patience, fmt.Sprintf("%d methods are registered and %d forgotten", methods, gone), func() (bool, error) {
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		m, f = p.methods, p.forgotten
-		return len(m) >= methods && len(f) >= gone, p.err
-	})
+	err := wait.Until(t.Context(), patience, fmt.Sprintf("%d methods are registered and %d forgotten", methods, gone),
+		func() (bool, error) {
+			p.mu.Lock()
+			defer p.mu.Unlock()
+			m, f = p.methods, p.forgotten
+			return len(m) >= methods && len(f) >= gone, p.err
+		})
 	if err != nil {
 		t.Fatalf("%d methods registered and %d forgotten: %v", len(m), len(f), err)
 	}
@@ -223,7 +226,8 @@ func (p *peer) word(i, n int) *uint32 {
 // slot reads a slot.
 func (p *peer) slot(i int) slot {
 	return slot{
-		Armed: atomic.LoadUint32(p.word(i, 0)), Skip: atomic.LoadUint32(p.word(i, 1)), Left: atomic.LoadUint32(p.word(i, 2)),
+		Armed: atomic.LoadUint32(p.word(i, 0)), Skip: atomic.LoadUint32(p.word(i, 1)),
+		Left:   atomic.LoadUint32(p.word(i, 2)),
 		Stride: atomic.LoadUint32(p.word(i, 3)), Burst: atomic.LoadUint32(p.word(i, 4)),
 	}
 }

@@ -16,13 +16,15 @@ import (
 // VMOptions are the options of the reference guest.
 type VMOptions struct {
 	Program string
-	Threads int    // 0: as many as the program wants
-	NoCheck bool   // methods do not check whether they are sampled, so they never are
-	Padded  bool   // likewise, but with a NOP as long as the check in its place
-	Yields  int    // methods begin with the VM's own yieldpoint, which the agent shares; this many times a second a timer wants each thread to yield
-	Shared  bool   // likewise, even if the timer never does
-	Exact   bool   // count every call while running, instead of multiplying the calls of an iteration
-	Socket  string // of the agent, empty for the usual one
+	Threads int  // 0: as many as the program wants
+	NoCheck bool // methods do not check whether they are sampled, so they never are
+	Padded  bool // likewise, but with a NOP as long as the check in its place
+	// methods begin with the VM's own yieldpoint, which the agent shares; this many times a second
+	// a timer wants each thread to yield
+	Yields int
+	Shared bool   // likewise, even if the timer never does
+	Exact  bool   // count every call while running, instead of multiplying the calls of an iteration
+	Socket string // of the agent, empty for the usual one
 }
 
 // VMPrograms returns the names of the programs, as vm/programs.c has them.

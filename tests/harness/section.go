@@ -89,7 +89,10 @@ func (t Trials[E, T, R]) Plan(c Choice) Job[E] {
 
 // Chosen returns the trials whose names match.
 func Chosen[T fmt.Stringer](trials []T, c Choice) []T {
-	return slices.DeleteFunc(slices.Clone(trials), func(t T) bool { return c.Run != nil && !c.Run.MatchString(t.String()) })
+	return slices.DeleteFunc(slices.Clone(trials), func(t T) bool {
+		return c.Run != nil &&
+			!c.Run.MatchString(t.String())
+	})
 }
 
 func names[T fmt.Stringer](trials []T) (names []string) {
@@ -100,7 +103,9 @@ func names[T fmt.Stringer](trials []T) (names []string) {
 }
 
 // OneByOne makes trials one after the other, by a method of E.
-func OneByOne[E any, T fmt.Stringer, R any](try func(e E, ctx context.Context, trial T) (R, error)) func(E, context.Context, []T) ([]R, error) {
+func OneByOne[E any, T fmt.Stringer, R any](
+	try func(e E, ctx context.Context, trial T) (R, error),
+) func(E, context.Context, []T) ([]R, error) {
 	return func(e E, ctx context.Context, trials []T) (results []R, err error) {
 		for _, trial := range trials {
 			r, err := try(e, ctx, trial)
@@ -120,7 +125,9 @@ var errNotWhole = errors.New("-update needs a whole section: leave out -run, or 
 // is empty, the tables of the sections that are measured as a whole are written to it in the end.
 // failed are the names of the sections in which something is further from the truth than its
 // tolerance.
-func Run[E any](ctx context.Context, out io.Writer, e E, sections []Section[E], c Choice, page string) (failed []string, err error) {
+func Run[E any](
+	ctx context.Context, out io.Writer, e E, sections []Section[E], c Choice, page string,
+) (failed []string, err error) {
 	jobs := make([]Job[E], len(sections))
 	for i, s := range sections {
 		jobs[i] = s.Plan(c)
@@ -222,7 +229,8 @@ func CheckMarkers[E any](page string, sections []Section[E]) error {
 		for _, marker := range s.Markers {
 			for _, line := range []string{"<!-- begin " + marker + " -->\n", "<!-- end " + marker + " -->\n"} {
 				if strings.Count(string(text), line) != 1 {
-					return fmt.Errorf("%s: the table %s of %s needs one line %q", page, marker, s.Name, strings.TrimSpace(line))
+					return fmt.Errorf("%s: the table %s of %s needs one line %q", page, marker, s.Name,
+						strings.TrimSpace(line))
 				}
 			}
 		}

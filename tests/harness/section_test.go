@@ -39,7 +39,8 @@ func made() []Section[int] {
 	}
 	return []Section[int]{
 		{Name: "lengths", Markers: []string{"lengths"}, Aim: "fewer than three", Plan: lengths.Plan},
-		{Name: "pair", Markers: []string{"first", "second"}, Plan: Always(func(base int, _ context.Context) ([]Table, error) {
+		{Name: "pair", Markers: []string{"first", "second"}, Plan: Always(func(base int, _ context.Context) ([]Table,
+			error) {
 			table := report.Table{Header: []string{"base"}, Rows: [][]string{{strings.Repeat("i", base)}}}
 			return []Table{{"first", table}, {"second", table}}, nil
 		})},
@@ -90,7 +91,8 @@ func TestRun(t *testing.T) {
 			if !strings.Contains(out.String(), "\nbase\nii\n") {
 				t.Errorf("printed\n%s", out.String())
 			}
-			if missed := Misses(out.String()); tt.ok != (missed == "") || !tt.ok && !strings.HasPrefix(missed, "lengths: MISSED\n  name   length\n  one    xxxxx\n") {
+			if missed := Misses(out.String()); tt.ok != (missed == "") || !tt.ok &&
+				!strings.HasPrefix(missed, "lengths: MISSED\n  name   length\n  one    xxxxx\n") {
 				t.Errorf("misses\n%s", missed)
 			}
 		})
@@ -106,16 +108,22 @@ func TestRunFails(t *testing.T) {
 	if _, err := Run(t.Context(), &out, 1, made(), Choice{}, page); err == nil || out.Len() > 0 {
 		t.Errorf("%v: measured for a page without a place for the tables:\n%s", err, out.String())
 	}
-	if _, err := Run(t.Context(), &out, 1, made()[:1], Choice{Run: regexp.MustCompile("^one$")}, page); !errors.Is(err, errNotWhole) {
+	if _, err := Run(t.Context(), &out, 1, made()[:1], Choice{Run: regexp.MustCompile("^one$")}, page); !errors.Is(err,
+		errNotWhole) {
 		t.Errorf("a part of a section: %v", err)
 	}
 	bad := made()[1:]
 	bad[0].Markers = bad[0].Markers[:1]
-	if _, err := Run(t.Context(), &out, 1, bad, Choice{}, ""); err == nil || !strings.Contains(err.Error(), `"second"`) {
+	if _, err := Run(t.Context(), &out, 1, bad, Choice{}, ""); err == nil ||
+		!strings.Contains(err.Error(), `"second"`) {
 		t.Errorf("a table without a marker: %v", err)
 	}
-	fails := Section[int]{Name: "fails", Plan: Always(func(int, context.Context) ([]Table, error) { return nil, errors.New("it does") })}
-	if _, err := Run(t.Context(), &out, 1, []Section[int]{fails}, Choice{}, ""); err == nil || err.Error() != "fails: it does" {
+	fails := Section[int]{Name: "fails", Plan: Always(func(int, context.Context) ([]Table, error) {
+		return nil,
+			errors.New("it does")
+	})}
+	if _, err := Run(t.Context(), &out, 1, []Section[int]{fails}, Choice{}, ""); err == nil ||
+		err.Error() != "fails: it does" {
 		t.Errorf("a section that fails: %v", err)
 	}
 }
@@ -128,7 +136,8 @@ func TestOneByOne(t *testing.T) {
 		Tables: func([]int) []Table { return nil },
 	}
 	job := broken.Plan(Choice{})
-	if _, err := job.Run(t.Context(), 0); job.Trials != 1 || !job.Whole || err == nil || err.Error() != "broken: it is" {
+	if _, err := job.Run(t.Context(), 0); job.Trials != 1 || !job.Whole || err == nil ||
+		err.Error() != "broken: it is" {
 		t.Errorf("%+v: %v", job, err)
 	}
 }
@@ -140,7 +149,9 @@ func TestPick(t *testing.T) {
 		t.Errorf("got %v, %v", got, err)
 	}
 	for _, list := range []string{"", "pai", "pair,", "pair,pair"} {
-		if got, err := Pick(all, list, "part", name); err == nil || !strings.Contains(err.Error(), `there is no part "`) || !strings.Contains(err.Error(), "choose from lengths,pair") {
+		if got, err := Pick(all, list, "part", name); err == nil ||
+			!strings.Contains(err.Error(), `there is no part "`) ||
+			!strings.Contains(err.Error(), "choose from lengths,pair") {
 			t.Errorf("%q: %v, %v", list, got, err)
 		}
 	}

@@ -36,7 +36,8 @@ func Misses(printed string) string {
 		lines := strings.Split(strings.Trim(paragraph, "\n"), "\n")
 		missed.WriteString(lines[0] + "\n")
 		for _, line := range lines[1:] {
-			if strings.Contains(line, report.Verdict(false)) || strings.HasPrefix(line, " ") || strings.HasSuffix(line, ":") {
+			if strings.Contains(line, report.Verdict(false)) || strings.HasPrefix(line, " ") ||
+				strings.HasSuffix(line, ":") {
 				missed.WriteString(line + "\n")
 			}
 		}

@@ -31,7 +31,9 @@ func Rotated[K any](rounds int, kinds []K) iter.Seq2[int, K] {
 
 // Alternate takes turns: off, on, off, on, off. After each turn that is on and the one that follows
 // it calls done, unless it is nil.
-func Alternate[K comparable, S any](kinds iter.Seq2[int, K], off func() (S, error), on func(K) (S, error), done func(*Turns[K, S])) (*Turns[K, S], error) {
+func Alternate[K comparable, S any](
+	kinds iter.Seq2[int, K], off func() (S, error), on func(K) (S, error), done func(*Turns[K, S]),
+) (*Turns[K, S], error) {
 	t := &Turns[K, S]{}
 	rest := func() error {
 		s, err := off()

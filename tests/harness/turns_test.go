@@ -43,10 +43,12 @@ func TestAlternate(t *testing.T) {
 func TestAlternateFails(t *testing.T) {
 	broken := errors.New("broken")
 	fine := func() (int, error) { return 1, nil }
-	if _, err := Alternate(Rotated(1, []string{"a"}), func() (int, error) { return 0, broken }, nil, nil); !errors.Is(err, broken) {
+	if _, err := Alternate(Rotated(1, []string{"a"}), func() (int, error) { return 0, broken }, nil,
+		nil); !errors.Is(err, broken) {
 		t.Errorf("the first turn: %v", err)
 	}
-	if _, err := Alternate(Rotated(1, []string{"a"}), fine, func(string) (int, error) { return 0, broken }, nil); !errors.Is(err, broken) {
+	if _, err := Alternate(Rotated(1, []string{"a"}), fine, func(string) (int, error) { return 0, broken },
+		nil); !errors.Is(err, broken) {
 		t.Errorf("the second turn: %v", err)
 	}
 }

@@ -92,7 +92,10 @@ func wayOf(away events.OffCPU, offCPU, wall, cut []events.Row, root string) way 
 	}
 	w.Right = share(f.Right, f.Right+w.Wrong+w.InVM)
 	w.Whole = share(whole, w.OffCPU+lost-min(slow, mostSlow*w.OffCPU))
-	w.Wall = events.Sum(events.Where(wall, func(r events.Row) bool { return r.Has(away.Method) && r.Cause != "running" }), 0)
+	w.Wall = events.Sum(events.Where(wall, func(r events.Row) bool {
+		return r.Has(away.Method) &&
+			r.Cause != "running"
+	}), 0)
 	w.Others = listed(others)
 	return w
 }
@@ -193,15 +196,17 @@ func (w way) recorded() float64 { return (w.Wrong + w.InVM) / w.Truth }
 // the worst way.
 func judgeWays(ways []way) []verdict {
 	verdicts := []verdict{
-		worst(offCPU, ways, way.timeOK, way.timeSaid, func(w way) float64 { return math.Abs(w.error()) }, func(w way) string {
-			return fmt.Sprintf("%s %+.1f %%", w.name(), 100*w.error())
-		}),
+		worst(offCPU, ways, way.timeOK, way.timeSaid, func(w way) float64 { return math.Abs(w.error()) },
+			func(w way) string {
+				return fmt.Sprintf("%s %+.1f %%", w.name(), 100*w.error())
+			}),
 		worst(causes, ways, way.causeOK, way.causeSaid, func(w way) float64 { return 1 - w.Right }, func(w way) string {
 			return fmt.Sprintf("%s %.1f %% right", w.name(), 100*w.Right)
 		}),
-		worst(wholeWait, ways, way.wholeOK, way.wholeSaid, func(w way) float64 { return 1 - w.Whole }, func(w way) string {
-			return fmt.Sprintf("%s %.1f %% whole", w.name(), 100*w.Whole)
-		}),
+		worst(wholeWait, ways, way.wholeOK, way.wholeSaid, func(w way) float64 { return 1 - w.Whole },
+			func(w way) string {
+				return fmt.Sprintf("%s %.1f %% whole", w.name(), 100*w.Whole)
+			}),
 	}
 	return verdicts
 }
@@ -212,7 +217,8 @@ func worst(feature string, ways []way, ok, said func(way) bool, off func(way) fl
 	if len(ways) == 0 {
 		return verdict{feature, wrong, "nothing"}
 	}
-	v := verdict{feature: feature, found: found(slices.MaxFunc(ways, func(a, b way) int { return cmp.Compare(off(a), off(b)) }))}
+	v := verdict{feature: feature, found: found(slices.MaxFunc(ways,
+		func(a, b way) int { return cmp.Compare(off(a), off(b)) }))}
 	var bad []string
 	for _, w := range ways {
 		if !ok(w) {
@@ -239,7 +245,8 @@ func judgeCarried(ways []way) verdict {
 		return w.recorded() <= gone
 	}
 	said := func(w way) bool {
-		return w.occupies() && (w.timeOK() || w.timeSaid()) && (w.causeOK() || w.causeSaid()) && (w.wholeOK() || w.wholeSaid())
+		return w.occupies() && (w.timeOK() || w.timeSaid()) && (w.causeOK() || w.causeSaid()) &&
+			(w.wholeOK() || w.wholeSaid())
 	}
 	off := func(w way) float64 {
 		if w.occupies() {
@@ -249,7 +256,8 @@ func judgeCarried(ways []way) verdict {
 	}
 	return worst(carried, ways, ok, said, off, func(w way) string {
 		if w.occupies() {
-			return fmt.Sprintf("%s %+.1f %%, %.1f %% right, %.1f %% whole", w.name(), 100*w.error(), 100*w.Right, 100*w.Whole)
+			return fmt.Sprintf("%s %+.1f %%, %.1f %% right, %.1f %% whole", w.name(), 100*w.error(), 100*w.Right,
+				100*w.Whole)
 		}
 		return fmt.Sprintf("%s %.1f %% recorded of a wait without a thread", w.name(), 100*w.recorded())
 	})
@@ -303,16 +311,22 @@ var helpers = map[string]string{
 // idleHelpers are the waits of helpers without a virtual thread, as ways whose time is right.
 func idleHelpers(rows []events.Row) (ways []way) {
 	for _, method := range slices.Sorted(maps.Keys(helpers)) {
-		idle := events.Where(rows, func(r events.Row) bool { return r.Has(method) && !r.Has("java.lang.VirtualThread.run") })
+		idle := events.Where(rows, func(r events.Row) bool {
+			return r.Has(method) &&
+				!r.Has("java.lang.VirtualThread.run")
+		})
 		if sum := events.Sum(idle, 0); sum > 0 {
-			ways = append(ways, wayOf(events.OffCPU{Method: method, Cause: "idle", Sum: time.Duration(sum)}, idle, idle, nil, helpers[method]))
+			ways = append(ways, wayOf(events.OffCPU{Method: method, Cause: "idle", Sum: time.Duration(sum)}, idle, idle,
+				nil, helpers[method]))
 		}
 	}
 	return ways
 }
 
 // recordWays records a program whose threads wait, and returns the rows of off-CPU time as well.
-func (m meter) recordWays(ctx context.Context, c jvm.Command, p events.Program, root string) (ways []way, off []events.Row, err error) {
+func (m meter) recordWays(
+	ctx context.Context, c jvm.Command, p events.Program, root string,
+) (ways []way, off []events.Row, err error) {
 	amount := awayMillis
 	if m.short {
 		amount = awayShort
@@ -333,7 +347,8 @@ func (m meter) recordWays(ctx context.Context, c jvm.Command, p events.Program, 
 	if err != nil {
 		return nil, nil, err
 	}
-	said := slices.ContainsFunc(s.recording.Kinds["offcpu"].Comments, func(note string) bool { return strings.Contains(note, noCallers) })
+	said := slices.ContainsFunc(s.recording.Kinds["offcpu"].Comments,
+		func(note string) bool { return strings.Contains(note, noCallers) })
 	for i, away := range s.truth.Away {
 		cut := events.Where(off, func(r events.Row) bool {
 			return r.Thread == fmt.Sprint(events.Thread, "-", i) && !r.Has(root) && !r.Has(away.Method)

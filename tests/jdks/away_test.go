@@ -12,7 +12,8 @@ import (
 
 // awayRow is a row of a wait in a method that ends in a root.
 func awayRow(method, cause, root string, count int64, millis float64) events.Row {
-	return events.Row{Stack: stackOf(count, method, root), Labels: events.Labels{Cause: cause}, Values: []float64{millis * 1e6, 2 * float64(count)}}
+	return events.Row{Stack: stackOf(count, method, root), Labels: events.Labels{Cause: cause},
+		Values: []float64{millis * 1e6, 2 * float64(count)}}
 }
 
 func TestJudgeWays(t *testing.T) {
@@ -26,18 +27,26 @@ func TestJudgeWays(t *testing.T) {
 		off, wall, cut     []events.Row
 		time, cause, whole state
 	}{
-		"true":                  {[]events.Row{row("monitor", 900, 900), row("runnable", 50, 60), awayRow("guest.Away.lock", "lock", entry, 1, 5000)}, long, nil, right, right, right},
-		"too short":             {[]events.Row{row("monitor", 10_000, 700)}, long, nil, wrong, right, right},
-		"few that are long":     {[]events.Row{row("monitor", 10, 700)}, long, nil, right, right, right},
-		"wall time is too long": {[]events.Row{row("monitor", 10_000, 1000)}, []events.Row{row("monitor", 100, 1200)}, nil, wrong, right, right},
-		"in the VM":             {[]events.Row{row("monitor", 900, 900), row("vm call", 100, 100)}, long, nil, right, silent, right},
-		"of another cause":      {[]events.Row{row("monitor", 900, 900), row("lock", 100, 100)}, long, nil, right, wrong, right},
+		"true": {[]events.Row{row("monitor", 900, 900), row("runnable", 50, 60),
+			awayRow("guest.Away.lock", "lock", entry, 1, 5000)}, long, nil, right, right, right},
+		"too short":         {[]events.Row{row("monitor", 10_000, 700)}, long, nil, wrong, right, right},
+		"few that are long": {[]events.Row{row("monitor", 10, 700)}, long, nil, right, right, right},
+		"wall time is too long": {[]events.Row{row("monitor", 10_000, 1000)}, []events.Row{row("monitor", 100, 1200)},
+			nil, wrong, right, right},
+		"in the VM": {[]events.Row{row("monitor", 900, 900), row("vm call", 100, 100)}, long, nil, right,
+			silent, right},
+		"of another cause": {[]events.Row{row("monitor", 900, 900), row("lock", 100, 100)}, long, nil, right,
+			wrong, right},
 		"mostly delays": {[]events.Row{row("runnable", 900, 985), row("monitor", 5, 10), row("vm call", 5, 5)}, long,
 			nil, right, right, right},
-		"long and exact": {[]events.Row{{Stack: stackOf(10, method, entry), Labels: events.Labels{Cause: "monitor"}, Values: []float64{7e8, 10}}}, long, nil, wrong, right, right},
-		"cut":            {[]events.Row{row("monitor", 900, 980), awayRow(method, "monitor", "[truncated: unknown code]", 10, 20)}, long, nil, right, right, wrong},
-		"no root":        {[]events.Row{row("monitor", 900, 980), awayRow(method, "monitor", "guest.Crew.run", 10, 20)}, long, nil, right, right, wrong},
-		"cut before the method": {[]events.Row{{Stack: stackOf(900, method, entry), Labels: events.Labels{Cause: "monitor"}, Values: []float64{9.8e8, 900}}}, long,
+		"long and exact": {[]events.Row{{Stack: stackOf(10, method, entry), Labels: events.Labels{Cause: "monitor"},
+			Values: []float64{7e8, 10}}}, long, nil, wrong, right, right},
+		"cut": {[]events.Row{row("monitor", 900, 980),
+			awayRow(method, "monitor", "[truncated: unknown code]", 10, 20)}, long, nil, right, right, wrong},
+		"no root": {[]events.Row{row("monitor", 900, 980), awayRow(method, "monitor", "guest.Crew.run", 10, 20)},
+			long, nil, right, right, wrong},
+		"cut before the method": {[]events.Row{{Stack: stackOf(900, method, entry),
+			Labels: events.Labels{Cause: "monitor"}, Values: []float64{9.8e8, 900}}}, long,
 			[]events.Row{awayRow("libc", "futex", "[truncated: unknown code]", 10, 20)}, right, right, wrong},
 		"nothing": {nil, nil, nil, wrong, right, wrong},
 	} {
@@ -51,7 +60,8 @@ func TestJudgeWays(t *testing.T) {
 		t.Errorf("%q", v.found)
 	}
 	late := []events.Row{{Stack: stackOf(10, "futex_wait"), Values: []float64{2e8, 10}}}
-	unseen := wayOf(away, []events.Row{{Stack: stackOf(10, method, entry), Labels: events.Labels{Cause: "monitor"}, Values: []float64{8e8, 10}}}, long, late, entry)
+	unseen := wayOf(away, []events.Row{{Stack: stackOf(10, method, entry), Labels: events.Labels{Cause: "monitor"},
+		Values: []float64{8e8, 10}}}, long, late, entry)
 	for said, want := range map[bool]state{false: wrong, true: silent} {
 		unseen.Said = said
 		verdicts := judgeWays([]way{unseen})
@@ -60,7 +70,8 @@ func TestJudgeWays(t *testing.T) {
 	}
 	expect(t, "no ways", judgeWays(nil), offCPU, wrong)
 	busy := events.OffCPU{Method: "guest.Away.burn", Cause: "runnable", Sum: time.Second}
-	slept := wayOf(busy, []events.Row{awayRow(busy.Method, "runnable", entry, 900, 900), awayRow(busy.Method, "monitor", entry, 90, 100)}, nil, nil, entry)
+	slept := wayOf(busy, []events.Row{awayRow(busy.Method, "runnable", entry, 900, 900),
+		awayRow(busy.Method, "monitor", entry, 90, 100)}, nil, nil, entry)
 	if slept.causeOK() || slept.Right != 0.9 {
 		t.Errorf("%+v", slept)
 	}
@@ -80,8 +91,10 @@ func TestJudgeCarried(t *testing.T) {
 	}
 	idle := func(cause string) way {
 		return idleHelpers([]events.Row{
-			{Stack: stackOf(9, "java.util.concurrent.ForkJoinPool.runWorker", carrier), Labels: events.Labels{Cause: cause}, Values: []float64{1e9, 9}},
-			{Stack: stackOf(9, "java.lang.VirtualThread.run", "java.util.concurrent.ForkJoinPool.runWorker", carrier), Labels: events.Labels{Cause: "sleep"}, Values: []float64{1e9, 9}},
+			{Stack: stackOf(9, "java.util.concurrent.ForkJoinPool.runWorker", carrier),
+				Labels: events.Labels{Cause: cause}, Values: []float64{1e9, 9}},
+			{Stack: stackOf(9, "java.lang.VirtualThread.run", "java.util.concurrent.ForkJoinPool.runWorker", carrier),
+				Labels: events.Labels{Cause: "sleep"}, Values: []float64{1e9, 9}},
 		})[0]
 	}
 	for name, tt := range map[string]struct {
@@ -112,14 +125,16 @@ func TestWaitTables(t *testing.T) {
 	absent.absent = "Unrecognized"
 	untried := of("21", "Epsilon")
 	untried.untried = true
-	results := []result{of("17", plain, sleep, slow), of("17", "Serial", sleep), of("21", plain, sleep, gone), absent, failed, untried}
+	results := []result{of("17", plain, sleep, slow), of("17", "Serial", sleep), of("21", plain, sleep, gone), absent,
+		failed, untried}
 	table := waitTable(results)
 	want := [][]string{{plain, "+3.0 / 98.0 / 99.9", "-2.0 / 100.0 / 99.9"}, {"Serial", "-2.0 / 100.0 / 99.9", "error"}}
 	check(t, table.Rows, want)
 	slow.OffCPU = 90
 	results[1].ways = append(results[1].ways, slow)
 	check(t, wayTable(results).Rows, [][]string{
-		{sleep.Method, "sleep", "-2.0 / 100.0 / 99.9", "-2.0 / 100.0 / 99.9"}, {slow.Method, "disk", "-10.0 / 98.0 / 100.0", ""},
+		{sleep.Method, "sleep", "-2.0 / 100.0 / 99.9", "-2.0 / 100.0 / 99.9"},
+		{slow.Method, "disk", "-10.0 / 98.0 / 100.0", ""},
 		{gone.Method, unmounted, "", "1.0 recorded"},
 	})
 	if all := tables(results, false); len(all) != 6 {

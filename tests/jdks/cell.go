@@ -76,7 +76,8 @@ var setups = []setup{
 		return []string{"-XX:+UseZGC"}
 	}},
 	{name: "Shenandoah", flags: always(experimental, "-XX:+UseShenandoahGC")},
-	{name: "generational Shenandoah", flags: since(24, newest, experimental, "-XX:+UseShenandoahGC", "-XX:ShenandoahGCMode=generational")},
+	{name: "generational Shenandoah", flags: since(24, newest, experimental, "-XX:+UseShenandoahGC",
+		"-XX:ShenandoahGCMode=generational")},
 	{name: "Epsilon", flags: since(11, newest, experimental, "-XX:+UseEpsilonGC")},
 	{name: "compact headers", flags: since(24, newest, experimental, "-XX:+UseCompactObjectHeaders")},
 	{name: "no compressed references", flags: always("-XX:-UseCompressedOops")},
@@ -87,16 +88,19 @@ var setups = []setup{
 		}
 		if version < 13 {
 			return archive{writes: [][]string{
-				{"-XX:DumpLoadedClassList=FILE.list"}, {"-Xshare:dump", "-XX:SharedClassListFile=FILE.list", "-XX:SharedArchiveFile=FILE"},
+				{"-XX:DumpLoadedClassList=FILE.list"}, {"-Xshare:dump", "-XX:SharedClassListFile=FILE.list",
+					"-XX:SharedArchiveFile=FILE"},
 			}, reads: []string{"-Xshare:on", "-XX:SharedArchiveFile=FILE"}}
 		}
-		return archive{writes: [][]string{{"-XX:ArchiveClassesAtExit=FILE"}}, reads: []string{"-Xshare:on", "-XX:SharedArchiveFile=FILE"}}
+		return archive{writes: [][]string{{"-XX:ArchiveClassesAtExit=FILE"}},
+			reads: []string{"-Xshare:on", "-XX:SharedArchiveFile=FILE"}}
 	}},
 	{name: "AOT cache", archive: func(version int) archive {
 		if version < 25 {
 			return archive{}
 		}
-		return archive{writes: [][]string{{"-XX:AOTCacheOutput=FILE"}}, reads: []string{"-XX:AOTMode=on", "-XX:AOTCache=FILE"}}
+		return archive{writes: [][]string{{"-XX:AOTCacheOutput=FILE"}},
+			reads: []string{"-XX:AOTMode=on", "-XX:AOTCache=FILE"}}
 	}},
 	{name: "code cache of 4 MB", flags: always("-XX:ReservedCodeCacheSize=4m")},
 	{name: "C1 only", flags: always("-XX:TieredStopAtLevel=1")},

@@ -63,7 +63,8 @@ const (
 func nearly(feature string, good, marked, all int64, why string) verdict {
 	v := verdict{feature: feature, found: "nothing"}
 	if all > 0 {
-		v.found = strings.TrimSuffix(fmt.Sprintf("%.1f %% right, %.1f %% marked: %s", percent(good, all), percent(marked, all), why), ": ")
+		v.found = strings.TrimSuffix(fmt.Sprintf("%.1f %% right, %.1f %% marked: %s", percent(good, all),
+			percent(marked, all), why), ": ")
 	}
 	switch {
 	case all > 0 && float64(good) >= nearlyAll*float64(all):
@@ -111,7 +112,8 @@ func judgeAllocations(truth events.Truth, own []events.Row, within float64, note
 		}
 	}
 	delete(got, "")
-	named := verdict{classes, right, fmt.Sprintf("%.0f %% overlap, %.0f %% without a class, %.0f %% of other classes", got.Overlap(exact), 100*unnamed, 100*foreign)}
+	named := verdict{classes, right, fmt.Sprintf("%.0f %% overlap, %.0f %% without a class, %.0f %% of other classes",
+		got.Overlap(exact), 100*unnamed, 100*foreign)}
 	switch {
 	case foreign > 1-nearlyAll || unnamed <= 1-nearlyAll && got.Overlap(exact) < mix:
 		named.state = wrong
@@ -182,7 +184,8 @@ func (m meter) wait(ctx context.Context, c jvm.Command) ([]verdict, error) {
 	if err != nil {
 		return nil, err
 	}
-	return judgeWaits(s.truth, events.Own(rows), total.Within, s.recording.Stats.EventCost(), s.recording.Profile.Comments), nil
+	return judgeWaits(s.truth, events.Own(rows), total.Within, s.recording.Stats.EventCost(),
+		s.recording.Profile.Comments), nil
 }
 
 // judgeTypes wants the waits to have the class of their lock, where any are recorded, or the
@@ -203,7 +206,9 @@ const idleTolerance = 0.01
 
 // judgeWaits judges waits of which a record takes cost. The programs' clocks run on while it is
 // made, as the wait is over by then. So it is no part of the truth.
-func judgeWaits(truth events.Truth, own []events.Row, within float64, cost time.Duration, notes []string) (verdicts []verdict) {
+func judgeWaits(
+	truth events.Truth, own []events.Row, within float64, cost time.Duration, notes []string,
+) (verdicts []verdict) {
 	const delay = 1
 	const work = "wait" // the kind of waits for work
 	contended := events.Where(own, func(r events.Row) bool { return r.Kind != work })
@@ -215,7 +220,8 @@ func judgeWaits(truth events.Truth, own []events.Row, within float64, cost time.
 	}{
 		{monitors, []string{"waits for monitors are not recorded", noObjects}, false},
 		// Without what a thread is parked for, all that it waits for is work.
-		{locks, []string{"waits of java.util.concurrent are not recorded", "Thread.parkBlocker was not found", noObjects, unclear}, true},
+		{locks, []string{"waits of java.util.concurrent are not recorded", "Thread.parkBlocker was not found",
+			noObjects, unclear}, true},
 	} {
 		var waited time.Duration
 		var rows []events.Row
@@ -242,7 +248,8 @@ func judgeWaits(truth events.Truth, own []events.Row, within float64, cost time.
 			continue
 		}
 		waited = max(waited-time.Duration(events.Count(rows))*cost, 0)
-		verdicts = append(verdicts, sum(of.feature, events.Sum(rows, delay)/1e6, waited.Seconds()*1e3, within/1e6, "ms"))
+		verdicts = append(verdicts, sum(of.feature, events.Sum(rows, delay)/1e6, waited.Seconds()*1e3, within/1e6,
+			"ms"))
 	}
 	if !slices.ContainsFunc(notes, func(note string) bool { return strings.Contains(note, noObjects) }) {
 		unnamed = 0 // nobody says that these classes are missing
@@ -259,7 +266,8 @@ func judgeWaits(truth events.Truth, own []events.Row, within float64, cost time.
 		none.feature = apart
 		return append(verdicts, none)
 	}
-	v := verdict{feature: apart, found: fmt.Sprintf("%.0f of %.0f ms counted as contention", taken/1e6, idle.Seconds()*1e3)}
+	v := verdict{feature: apart, found: fmt.Sprintf("%.0f of %.0f ms counted as contention", taken/1e6,
+		idle.Seconds()*1e3)}
 	if taken > idleTolerance*float64(idle) {
 		v.state = wrong
 	}

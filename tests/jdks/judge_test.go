@@ -40,7 +40,8 @@ func expect(t *testing.T, what string, verdicts []verdict, feature string, want 
 func TestJudgeWork(t *testing.T) {
 	const descend, heavy, light = "guest.Working.descend", "guest.Working.heavy", "guest.Working.light"
 	truth := events.Truth{
-		Worked: []events.Worked{{Method: heavy, CPU: 600 * time.Millisecond}, {Method: light, CPU: 400 * time.Millisecond}},
+		Worked: []events.Worked{{Method: heavy, CPU: 600 * time.Millisecond},
+			{Method: light, CPU: 400 * time.Millisecond}},
 		Depths: map[string]int{descend: 2},
 	}
 	below := func(leaf string, count int64, further ...string) stacks.Stack {
@@ -55,15 +56,18 @@ func TestJudgeWork(t *testing.T) {
 	expect(t, "other shares", bad, shares, wrong)
 	expect(t, "a call is missing", bad, inlined, wrong)
 
-	cut := judgeWork(truth, []stacks.Stack{below(heavy, 600, descend, descend), stackOf(400, light, "[truncated: unknown code]")})
+	cut := judgeWork(truth, []stacks.Stack{below(heavy, 600, descend, descend),
+		stackOf(400, light, "[truncated: unknown code]")})
 	expect(t, "marked", cut, whole, silent)
-	cut = judgeWork(truth, []stacks.Stack{below(heavy, 600, descend, descend), stackOf(400, light, descend, descend, "guest.Working.work")})
+	cut = judgeWork(truth, []stacks.Stack{below(heavy, 600, descend, descend),
+		stackOf(400, light, descend, descend, "guest.Working.work")})
 	expect(t, "cut, not marked", cut, whole, wrong)
 	expect(t, "no samples", judgeWork(truth, nil), shares, wrong)
 }
 
 func TestJudgeAllocations(t *testing.T) {
-	truth := events.Truth{Allocations: []events.Allocated{{Class: "byte[]", Bytes: 3e6}, {Class: "guest.A", Bytes: 1e6}}}
+	truth := events.Truth{Allocations: []events.Allocated{{Class: "byte[]", Bytes: 3e6},
+		{Class: "guest.A", Bytes: 1e6}}}
 	row := func(class string, bytes float64) events.Row {
 		return events.Row{Labels: events.Labels{Class: class}, Values: []float64{1, bytes}}
 	}
@@ -82,42 +86,52 @@ func TestJudgeAllocations(t *testing.T) {
 		t.Errorf("%q, want %q", endless[0].found, want)
 	}
 	expect(t, "other shares", bad, classes, wrong)
-	expect(t, "another class", judgeAllocations(truth, []events.Row{row("byte[]", 3e6), row("guest.B", 1e6)}, 0, nil), classes, wrong)
+	expect(t, "another class", judgeAllocations(truth, []events.Row{row("byte[]", 3e6), row("guest.B", 1e6)}, 0, nil),
+		classes, wrong)
 	expect(t, "no classes", judgeAllocations(truth, []events.Row{row("", 4e6)}, 0, nil), classes, silent)
 	expect(t, "nothing", judgeAllocations(truth, nil, 0, nil), allocated, wrong)
-	expect(t, "nothing, and said", judgeAllocations(truth, nil, 0, []string{"allocations are not recorded: no symbols"}), allocated, silent)
+	expect(t, "nothing, and said", judgeAllocations(truth, nil, 0,
+		[]string{"allocations are not recorded: no symbols"}), allocated, silent)
 }
 
 func TestJudgeWaits(t *testing.T) {
 	const hot, lock, idle = "guest.Waiting.hot", "guest.Waiting.lock", "guest.Waiting.condition"
 	const monitor, sync = "guest.Waiting$Hot", "java.util.concurrent.locks.ReentrantLock$NonfairSync"
 	truth := events.Truth{
-		Waits: []events.Waited{{Method: hot, Class: monitor, LongSum: time.Second}, {Method: lock, Class: sync, LongSum: time.Second}},
-		Idle:  []events.Waited{{Method: idle, Sum: time.Second}},
+		Waits: []events.Waited{{Method: hot, Class: monitor, LongSum: time.Second},
+			{Method: lock, Class: sync, LongSum: time.Second}},
+		Idle: []events.Waited{{Method: idle, Sum: time.Second}},
 	}
 	row := func(method, class, kind string, delay float64) events.Row {
-		return events.Row{Stack: stackOf(1, method), Labels: events.Labels{Class: class, Kind: kind}, Values: []float64{1, delay}}
+		return events.Row{Stack: stackOf(1, method), Labels: events.Labels{Class: class, Kind: kind},
+			Values: []float64{1, delay}}
 	}
 	parked := row(lock, sync, "park", 1e9)
-	good := judgeWaits(truth, []events.Row{row(hot, monitor, "block", 1e9), parked, row(idle, sync, "wait", 1e9)}, 0, 0, nil)
+	good := judgeWaits(truth, []events.Row{row(hot, monitor, "block", 1e9), parked, row(idle, sync, "wait", 1e9)}, 0, 0,
+		nil)
 	for _, feature := range []string{monitors, locks, lockTypes, apart} {
 		expect(t, "true", good, feature, right)
 	}
-	bad := judgeWaits(truth, []events.Row{row(hot, sync, "block", 1e8), parked, row(idle, sync, "park", 1e9)}, 0, 0, nil)
+	bad := judgeWaits(truth, []events.Row{row(hot, sync, "block", 1e8), parked, row(idle, sync, "park", 1e9)}, 0, 0,
+		nil)
 	expect(t, "a tenth", bad, monitors, wrong)
 	expect(t, "another class", bad, lockTypes, wrong)
 	expect(t, "counted as contention", bad, apart, wrong)
 	expect(t, "nothing", judgeWaits(truth, []events.Row{parked}, 0, 0, nil), monitors, wrong)
-	said := judgeWaits(truth, []events.Row{parked}, 0, 0, []string{"waits for monitors are not recorded: this build is unknown"})
+	said := judgeWaits(truth, []events.Row{parked}, 0, 0,
+		[]string{"waits for monitors are not recorded: this build is unknown"})
 	expect(t, "nothing, and said", said, monitors, silent)
 	expect(t, "nothing, and said", said, locks, right)
-	said = judgeWaits(truth, []events.Row{row(hot, monitor, "block", 1e9)}, 0, 0, []string{"java (pid 1): 7 waits count as waits for work, because " + unclear})
+	said = judgeWaits(truth, []events.Row{row(hot, monitor, "block", 1e9)}, 0, 0,
+		[]string{"java (pid 1): 7 waits count as waits for work, because " + unclear})
 	expect(t, "nobody knows what for", said, locks, silent)
 	unnamed := []events.Row{row(hot, "", "block", 1e9)}
 	expect(t, "without a class", judgeWaits(truth, unnamed, 0, 0, nil), lockTypes, wrong)
-	expect(t, "without a class, and said", judgeWaits(truth, unnamed, 0, 0, []string{noObjects + " (no symbols)"}), lockTypes, silent)
+	expect(t, "without a class, and said", judgeWaits(truth, unnamed, 0, 0, []string{noObjects + " (no symbols)"}),
+		lockTypes, silent)
 	many := row(hot, monitor, "enter", 5e8)
 	many.Count = 10_000
 	expect(t, "half of it", judgeWaits(truth, []events.Row{many, parked}, 0, 0, nil), monitors, wrong)
-	expect(t, "half of it, and records took the other half", judgeWaits(truth, []events.Row{many, parked}, 0, 50*time.Microsecond, nil), monitors, right)
+	expect(t, "half of it, and records took the other half", judgeWaits(truth, []events.Row{many, parked}, 0,
+		50*time.Microsecond, nil), monitors, right)
 }

@@ -33,7 +33,8 @@ func account(r *profiler.Recording) string {
 	for _, s := range stacks.Of(r.Profile) {
 		threads[s.Thread] += s.Count
 	}
-	return fmt.Sprintf("; %d samples attempted, dropped %v, discarded %v; by thread %v; notes: %q; log:\n%s", r.Stats.Attempted, r.Stats.Dropped,
+	return fmt.Sprintf("; %d samples attempted, dropped %v, discarded %v; by thread %v; notes: %q; log:\n%s",
+		r.Stats.Attempted, r.Stats.Dropped,
 		r.Stats.Discarded, threads, r.Profile.Comments, r.Output)
 }
 
@@ -95,7 +96,8 @@ func reasons(own []stacks.Stack) string {
 
 func judgeInlined(truth events.Truth, own []stacks.Stack) verdict {
 	working := func(s stacks.Stack) bool {
-		return s.Truncated() == "" && slices.ContainsFunc(truth.Worked, func(w events.Worked) bool { return s.Has(w.Method) })
+		return s.Truncated() == "" && slices.ContainsFunc(truth.Worked,
+			func(w events.Worked) bool { return s.Has(w.Method) })
 	}
 	good := stacks.Count(own, func(s stacks.Stack) bool {
 		for method, times := range truth.Depths {

@@ -66,7 +66,10 @@ func (k kept) get(c cell) (result, bool) {
 		r.verdicts = append(r.verdicts, verdict{feature: v.Feature, state: v.State, found: v.Found})
 	}
 	if len(r.ways) > 0 { // judged by today's rules
-		r.verdicts = append(slices.DeleteFunc(r.verdicts, func(v verdict) bool { return slices.Contains(waitFeatures, v.feature) }), waitVerdicts(r.ways)...)
+		r.verdicts = append(slices.DeleteFunc(r.verdicts, func(v verdict) bool {
+			return slices.Contains(waitFeatures,
+				v.feature)
+		}), waitVerdicts(r.ways)...)
 	}
 	return r, found
 }

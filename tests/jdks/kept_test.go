@@ -17,7 +17,8 @@ func TestKept(t *testing.T) {
 	results := []result{
 		{cell: of("a"), verdicts: []verdict{{shares, wrong, "x"}, {whole, silent, "y"}}},
 		{cell: of("b"), absent: "refused"},
-		{cell: of("d"), ways: []way{{Method: "m", Cause: "sleep", Truth: 100, OffCPU: 101, Wall: 99, Sampled: 10, Right: 0.5, Whole: 1, Others: "park 1s"}}},
+		{cell: of("d"), ways: []way{{Method: "m", Cause: "sleep", Truth: 100, OffCPU: 101, Wall: 99, Sampled: 10,
+			Right: 0.5, Whole: 1, Others: "park 1s"}}},
 		{cell: of("c"), err: errors.New("broken")},
 	}
 	for _, r := range results {

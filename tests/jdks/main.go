@@ -101,7 +101,9 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 
 // tryAll tries the cells that the options ask for, unless earlier runs did, and prints what came of
 // each.
-func (m meter) tryAll(ctx context.Context, cells []cell, o options, earlier kept, out io.Writer) (results []result, err error) {
+func (m meter) tryAll(
+	ctx context.Context, cells []cell, o options, earlier kept, out io.Writer,
+) (results []result, err error) {
 	for _, c := range cells {
 		r, found := earlier.get(c)
 		if !found && !o.run.MatchString(c.String()) {

@@ -40,7 +40,8 @@ func TestJDKs(t *testing.T) {
 }
 
 func TestParse(t *testing.T) {
-	for _, args := range [][]string{{"-run", "("}, {"-nonsense"}, {"-update", "-short"}, {"-update", "-run", "Serial"}} {
+	for _, args := range [][]string{{"-run", "("}, {"-nonsense"}, {"-update", "-short"},
+		{"-update", "-run", "Serial"}} {
 		if _, err := parse(args); err == nil {
 			t.Errorf("%q was accepted", args)
 		}
@@ -48,7 +49,8 @@ func TestParse(t *testing.T) {
 }
 
 func TestPlan(t *testing.T) {
-	jdks := []jvm.JDK{{Version: 8, Release: "8u1"}, {Version: 11, Release: "11.0.1"}, {Version: 21, Release: "21"}, {Version: 26, Release: "26"}}
+	jdks := []jvm.JDK{{Version: 8, Release: "8u1"}, {Version: 11, Release: "11.0.1"}, {Version: 21, Release: "21"},
+		{Version: 26, Release: "26"}}
 	count := func(args ...string) int {
 		o, err := parse(args)
 		if err != nil {

@@ -156,7 +156,8 @@ func refusal(ctx context.Context, c jvm.Command) string {
 	out, err := output(ctx, c)
 	line, _, _ := strings.Cut(out, "\n")
 	var exit *exec.ExitError
-	if errors.As(err, &exit) && (strings.Contains(out, "Unrecognized VM option") || strings.Contains(out, "not supported")) {
+	if errors.As(err, &exit) && (strings.Contains(out, "Unrecognized VM option") ||
+		strings.Contains(out, "not supported")) {
 		return line
 	}
 	for line := range strings.Lines(out) {
@@ -168,7 +169,9 @@ func refusal(ctx context.Context, c jvm.Command) string {
 }
 
 // record records a program's second run, of which the first one had its code compiled.
-func (m meter) record(ctx context.Context, c jvm.Command, p events.Program, threads, amount int, extra ...string) (seen, error) {
+func (m meter) record(
+	ctx context.Context, c jvm.Command, p events.Program, threads, amount int, extra ...string,
+) (seen, error) {
 	guest, err := events.StartIn(ctx, c, p)
 	if err != nil {
 		return seen{}, err
@@ -178,7 +181,8 @@ func (m meter) record(ctx context.Context, c jvm.Command, p events.Program, thre
 		return seen{}, err
 	}
 	var s seen
-	s.recording, err = m.agent.While(ctx, profiler.Options{PID: guest.PID(), Extra: extra}, (*profiler.AgentRun).WaitAttached,
+	s.recording, err = m.agent.While(ctx, profiler.Options{PID: guest.PID(), Extra: extra},
+		(*profiler.AgentRun).WaitAttached,
 		func(*profiler.AgentRun) error {
 			var err error
 			s.truth, err = guest.Run(threads, amount)

@@ -38,16 +38,21 @@ func (v verdict) String() string {
 func tables(results []result, waits bool) (all []harness.Table) {
 	if !waits {
 		all = []harness.Table{
-			{Marker: "features", Table: featureTable(results)}, {Marker: "setups", Table: setupTable(results)}, {Marker: "gaps", Table: gapTable(results, features)},
+			{Marker: "features", Table: featureTable(results)}, {Marker: "setups", Table: setupTable(results)},
+			{Marker: "gaps", Table: gapTable(results, features)},
 		}
 	}
-	return append(all, harness.Table{Marker: "waits", Table: waitTable(results)}, harness.Table{Marker: "ways", Table: wayTable(results)},
+	return append(all, harness.Table{Marker: "waits", Table: waitTable(results)},
+		harness.Table{Marker: "ways", Table: wayTable(results)},
 		harness.Table{Marker: "wait-gaps", Table: gapTable(results, waitFeatures)})
 }
 
 // releases are the JDKs that were tried, oldest first.
 func releases(results []result) (releases []string) {
-	sorted := slices.SortedStableFunc(slices.Values(results), func(a, b result) int { return cmp.Compare(a.jdk.Version, b.jdk.Version) })
+	sorted := slices.SortedStableFunc(slices.Values(results), func(a,
+		b result) int {
+		return cmp.Compare(a.jdk.Version, b.jdk.Version)
+	})
 	for _, r := range sorted {
 		if !slices.Contains(releases, r.jdk.Release) {
 			releases = append(releases, r.jdk.Release)

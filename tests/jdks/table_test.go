@@ -16,7 +16,8 @@ func TestTables(t *testing.T) {
 		}
 		return r
 	}
-	failed := result{cell: cell{jdk: jvm.JDK{Version: 21, Release: "21"}, setup: setup{name: "Serial"}}, err: errors.New("broken\ndetails")}
+	failed := result{cell: cell{jdk: jvm.JDK{Version: 21, Release: "21"}, setup: setup{name: "Serial"}},
+		err: errors.New("broken\ndetails")}
 	results := []result{
 		of("21", 21, plain, map[string]state{monitors: silent}),
 		of("11", 11, plain, nil),
@@ -31,7 +32,8 @@ func TestTables(t *testing.T) {
 		return slices.ContainsFunc(table, func(row []string) bool { return slices.Equal(row, words) })
 	}
 	table := featureTable(results)
-	if !find(table.Rows, shares, "yes", "yes") || !find(table.Rows, allocated, "partly: 1 of 2 setups (WRONG in 1)", "yes") ||
+	if !find(table.Rows, shares, "yes", "yes") || !find(table.Rows, allocated, "partly: 1 of 2 setups (WRONG in 1)",
+		"yes") ||
 		!find(table.Rows, monitors, "yes", "no: 0 of 1 setups") {
 		t.Errorf("features:\n%s", table.Markdown())
 	}
@@ -41,7 +43,8 @@ func TestTables(t *testing.T) {
 	}
 	table = gapTable(results, features)
 	if len(table.Rows) != 3 || !find(table.Rows, allocated, "11", "Serial", "WRONG: Serial") ||
-		!find(table.Rows, monitors, "21", "all", "missing, and said: "+plain) || !find(table.Rows, "all", "21", "Serial", "broken") {
+		!find(table.Rows, monitors, "21", "all", "missing, and said: "+plain) ||
+		!find(table.Rows, "all", "21", "Serial", "broken") {
 		t.Errorf("gaps:\n%s", table.Markdown())
 	}
 	if results[0].wrong() || !results[2].wrong() || !failed.wrong() {

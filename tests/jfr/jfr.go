@@ -102,7 +102,8 @@ type thread struct {
 
 // Read returns the events of these types in the file at path.
 func Read(ctx context.Context, jdk jvm.JDK, path string, types ...string) ([]Event, error) {
-	tool := exec.CommandContext(ctx, filepath.Join(jdk.Home, "bin", "jfr"), "print", "--json", "--stack-depth", strconv.Itoa(stackDepth),
+	tool := exec.CommandContext(ctx, filepath.Join(jdk.Home, "bin", "jfr"), "print", "--json", "--stack-depth",
+		strconv.Itoa(stackDepth),
 		"--events", strings.Join(types, ","), path)
 	var complaint strings.Builder
 	tool.Stderr = &complaint

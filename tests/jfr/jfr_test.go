@@ -23,10 +23,12 @@ func TestParse(t *testing.T) {
 	}
 	sample, native, wait := list[0], list[1], list[2]
 	inlined := Frame{Method: "java.lang.String.length", Inlined: true}
-	if len(sample.Stack) != 3 || sample.Stack[0] != inlined || sample.Compiled() != "shop.Cart.add" || sample.Thread != "worker-1 of the shop" {
+	if len(sample.Stack) != 3 || sample.Stack[0] != inlined || sample.Compiled() != "shop.Cart.add" ||
+		sample.Thread != "worker-1 of the shop" {
 		t.Errorf("%+v", sample)
 	}
-	if native.Thread != "VM Thread" || len(native.Stack) != 1 || native.Stack[0] != (Frame{Method: "memcpy", Native: true}) {
+	if native.Thread != "VM Thread" || len(native.Stack) != 1 ||
+		native.Stack[0] != (Frame{Method: "memcpy", Native: true}) {
 		t.Errorf("%+v", native)
 	}
 	if wait.Duration != 1500*time.Microsecond || wait.Start.Sub(sample.Start) <= 0 || wait.Compiled() != "" {

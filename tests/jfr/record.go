@@ -58,7 +58,8 @@ func (r *Recording) Stop(ctx context.Context) error {
 
 // order sends the JVM a command for its recording.
 func (r *Recording) order(ctx context.Context, order ...string) error {
-	jcmd := exec.CommandContext(ctx, filepath.Join(r.jdk.Home, "bin", "jcmd"), strconv.Itoa(r.pid), strings.Join(order, " "))
+	jcmd := exec.CommandContext(ctx, filepath.Join(r.jdk.Home, "bin", "jcmd"), strconv.Itoa(r.pid),
+		strings.Join(order, " "))
 	if output, err := jcmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("%s: %w\n%s", order[0], err, output)
 	}

@@ -7,7 +7,8 @@ import (
 
 func TestConfiguration(t *testing.T) {
 	text, err := configuration([]Setting{
-		{ExecutionSample, "period", "10 ms"}, {JavaMonitorEnter, "threshold", "1 ms"}, {JavaMonitorEnter, "stackTrace", "true"},
+		{ExecutionSample, "period", "10 ms"}, {JavaMonitorEnter, "threshold", "1 ms"},
+		{JavaMonitorEnter, "stackTrace", "true"},
 	})
 	if err != nil {
 		t.Fatal(err)

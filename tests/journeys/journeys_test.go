@@ -99,10 +99,12 @@ func (j *journey) run(wanted ...string) string {
 	j.commands = j.commands[1:]
 	command := exec.Command("bash", "-c", text)
 	command.Dir = j.dir
-	command.Env = append(os.Environ(), "TZ="+place.String(), "PATH="+programs(j.T)+":"+filepath.Dir(built.Path)+":"+os.Getenv("PATH"))
+	command.Env = append(os.Environ(), "TZ="+place.String(), "PATH="+programs(j.T)+":"+filepath.Dir(built.Path)+":"+
+		os.Getenv("PATH"))
 	if j.past != "" {
 		// The directory that the commands read by default, for them alone.
-		const mount = "mount -t tmpfs tmpfs /var/lib && mkdir -p /var/lib/vmprof-agent && ln -s $PAST /var/lib/vmprof-agent/history && "
+		const mount = "mount -t tmpfs tmpfs /var/lib && mkdir -p /var/lib/vmprof-agent && ln -s $PAST " +
+			"/var/lib/vmprof-agent/history && "
 		command.Args[2] = mount + text
 		command.Env = append(command.Env, "PAST="+j.past)
 		command.SysProcAttr = &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNS}
@@ -183,7 +185,8 @@ type recorder struct{ dir string }
 func startRecorder(t *testing.T, shop *jvm.Guest) recorder {
 	t.Helper()
 	r := recorder{filepath.Join(t.TempDir(), "history")}
-	command := exec.Command(built.Path, "serve", "-p", fmt.Sprint(shop.PID()), "--web.listen-address=127.0.0.1:0", "--history-dir="+r.dir)
+	command := exec.Command(built.Path, "serve", "-p", fmt.Sprint(shop.PID()), "--web.listen-address=127.0.0.1:0",
+		"--history-dir="+r.dir)
 	command.Stderr = os.Stderr
 	if err := command.Start(); err != nil {
 		t.Fatal(err)
@@ -197,12 +200,13 @@ func (r recorder) windows(t *testing.T, from, to time.Time, least int) (list []*
 	t.Helper()
 	wait.For(t, wait.Long, fmt.Sprintf("%d windows are in the history", least), func() bool {
 		list = nil
-		err := history.Read(r.dir).Split(t.Context(), history.Selection{From: from, To: to}, 1000, func(p *profile.Profile) error {
-			if !p.Start.Before(from) && !p.Start.Add(p.Duration).After(to) {
-				list = append(list, p)
-			}
-			return nil
-		})
+		err := history.Read(r.dir).Split(t.Context(), history.Selection{From: from, To: to}, 1000,
+			func(p *profile.Profile) error {
+				if !p.Start.Before(from) && !p.Start.Add(p.Duration).After(to) {
+					list = append(list, p)
+				}
+				return nil
+			})
 		return err == nil && len(list) >= least // there may be none yet
 	})
 	return list
@@ -231,7 +235,8 @@ func placeAt(now time.Time) *time.Location {
 }
 
 func TestPlace(t *testing.T) {
-	for clock, want := range map[string]string{"03:01": "UTC", "03:03": "Etc/GMT+1", "03:12": "Etc/GMT+1", "03:21": "Etc/GMT+1", "03:23": "UTC", "23:59": "UTC"} {
+	for clock, want := range map[string]string{"03:01": "UTC", "03:03": "Etc/GMT+1", "03:12": "Etc/GMT+1",
+		"03:21": "Etc/GMT+1", "03:23": "UTC", "23:59": "UTC"} {
 		now, err := time.Parse("2006-01-02 15:04", "2026-03-04 "+clock)
 		if err != nil {
 			t.Fatal(err)
@@ -253,7 +258,8 @@ func shifted(t *testing.T, quiet, changed []*profile.Profile) (dir string) {
 	dir = filepath.Join(t.TempDir(), "past")
 	night := lastNight(time.Now().In(place))
 	now := night
-	s, err := history.Open(dir, &history.Options{Keep: 72 * time.Hour, Fine: 48 * time.Hour, Now: func() time.Time { return now }})
+	s, err := history.Open(dir, &history.Options{Keep: 72 * time.Hour, Fine: 48 * time.Hour,
+		Now: func() time.Time { return now }})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -304,7 +310,8 @@ func TestJourneys(t *testing.T) {
 	})
 	t.Run("who holds the lock", func(t *testing.T) {
 		j := from(t, "who-waits-for-a-lock.md", "lock")
-		j.run("Shop$Ledger.add", "Shop$Ledger.close", "waited for in Shop$Ledger.add", "held meanwhile by Shop$Ledger.close")
+		j.run("Shop$Ledger.add", "Shop$Ledger.close", "waited for in Shop$Ledger.add",
+			"held meanwhile by Shop$Ledger.close")
 		j.run("Shop$Ledger.close")
 		j.end()
 	})

@@ -42,7 +42,8 @@ func runScript(ctx context.Context, args []string) ([]JDK, error) {
 	run.Stderr = &complaint
 	homes, err := run.Output()
 	if err != nil {
-		return nil, fmt.Errorf("%s %s: %w: %s", script, strings.Join(args, " "), err, bytes.TrimSpace(complaint.Bytes()))
+		return nil, fmt.Errorf("%s %s: %w: %s", script, strings.Join(args, " "), err,
+			bytes.TrimSpace(complaint.Bytes()))
 	}
 	var jdks []JDK
 	for _, home := range strings.Fields(string(homes)) {

@@ -116,7 +116,8 @@ func (g *Guest) line() (string, error) {
 		return g.answers.Text(), nil
 	}
 	g.orders.Close() // this ends the guest, if it has not ended
-	return "", fmt.Errorf("guest ended: %w\n%s", cmp.Or(g.answers.Err(), g.ended(), io.ErrUnexpectedEOF), g.errors.String())
+	return "", fmt.Errorf("guest ended: %w\n%s", cmp.Or(g.answers.Err(), g.ended(), io.ErrUnexpectedEOF),
+		g.errors.String())
 }
 
 // CPUTime returns the CPU time that the guest has used, in user and kernel mode, of all present and

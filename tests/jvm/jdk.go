@@ -33,7 +33,8 @@ type JDK struct {
 }
 
 // ErrNoJDK says that no JDK is installed.
-var ErrNoJDK = fmt.Errorf("no JDK %d or later in %s: install openjdk-17-jdk-headless or default-jdk-headless", MinVersion, Root)
+var ErrNoJDK = fmt.Errorf("no JDK %d or later in %s: install openjdk-17-jdk-headless or default-jdk-headless",
+	MinVersion, Root)
 
 // MinVersion is the oldest version that guests are written for; older ones are not looked for.
 const MinVersion = 17

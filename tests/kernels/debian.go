@@ -118,7 +118,8 @@ func (a apt) findKernel(ctx context.Context, series string) (kernelPackage, erro
 			return p, nil
 		}
 	}
-	return kernelPackage{}, fmt.Errorf("apt knows no cloud kernel %s: add the Debian release that ships it to apt's sources, or give the path of a kernel", series)
+	return kernelPackage{}, fmt.Errorf("apt knows no cloud kernel %s: add the Debian release that ships it to apt's "+
+		"sources, or give the path of a kernel", series)
 }
 
 var dependsOnImage = regexp.MustCompile(`(?m)^Depends:.*\b(linux-image-([0-9]+\.[0-9]+)[^ ,]*-cloud-amd64) \(= ([^)]+)\)`)
@@ -167,7 +168,8 @@ func (a apt) download(ctx context.Context, p kernelPackage, dir string) (string,
 	cmd := a.command(ctx, "apt-get", "-qq", "-o", "APT::Sandbox::User=root", "download", p.Name+"="+p.Version)
 	cmd.Dir = dir
 	if out, err := cmd.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("download %s %s (apt-get update may help): %w\n%s", p.Name, p.Version, err, bytes.TrimSpace(out))
+		return "", fmt.Errorf("download %s %s (apt-get update may help): %w\n%s", p.Name, p.Version, err,
+			bytes.TrimSpace(out))
 	}
 	debs, err := filepath.Glob(filepath.Join(dir, "*.deb"))
 	if err != nil || len(debs) != 1 {

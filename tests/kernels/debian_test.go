@@ -28,11 +28,14 @@ func TestParseMeta(t *testing.T) {
 	}{
 		{"newest", metaRecords, "6.1", kernelPackage{"linux-image-6.1.0-56-cloud-amd64", "6.1.192-2"}, true},
 		{"other series", metaRecords, "6.12", kernelPackage{}, false},
-		{"prefix of a series", "Depends: linux-image-6.12.9+deb12-cloud-amd64 (= 6.12.9-1)\n", "6.1", kernelPackage{}, false},
+		{"prefix of a series", "Depends: linux-image-6.12.9+deb12-cloud-amd64 (= 6.12.9-1)\n", "6.1", kernelPackage{},
+			false},
 		{"backport", "Depends: linux-image-6.12.9+deb12-cloud-amd64 (= 6.12.9-1~deb12u1)\n", "6.12",
 			kernelPackage{"linux-image-6.12.9+deb12-cloud-amd64", "6.12.9-1~deb12u1"}, true},
-		{"debug symbols", "Depends: linux-image-6.1.0-56-cloud-amd64-dbg (= 6.1.192-2)\n", "6.1", kernelPackage{}, false},
-		{"newest of all", "Depends: linux-base-cloud-amd64 (= 7.3.4-1), linux-image-7.3.4+deb13-cloud-amd64 (= 7.3.4-1)\n" + metaRecords, newest,
+		{"debug symbols", "Depends: linux-image-6.1.0-56-cloud-amd64-dbg (= 6.1.192-2)\n", "6.1", kernelPackage{},
+			false},
+		{"newest of all", "Depends: linux-base-cloud-amd64 (= 7.3.4-1), linux-image-7.3.4+deb13-cloud-amd64 (= " +
+			"7.3.4-1)\n" + metaRecords, newest,
 			kernelPackage{"linux-image-7.3.4+deb13-cloud-amd64", "7.3.4-1"}, true},
 		{"release candidate", "Depends: linux-image-7.3-cloud-amd64 (= 7.3~rc7-1~exp1)\n", "7.3",
 			kernelPackage{"linux-image-7.3-cloud-amd64", "7.3~rc7-1~exp1"}, true},

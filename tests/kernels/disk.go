@@ -37,9 +37,12 @@ const module = "github.com/vmprof-agent/vmprof-agent/"
 // buildDisk writes the image of an ext4 file system to output, with what live tests of packages
 // need: test binaries, the agent, JDKs of these versions from this machine, the libraries of all,
 // and compiled guests.
-func buildDisk(ctx context.Context, packages []testPackage, versions string, args []string, scratch, output string) error {
+func buildDisk(
+	ctx context.Context, packages []testPackage, versions string, args []string, scratch, output string,
+) error {
 	s := stage{root: filepath.Join(scratch, "disk")}
-	for _, dir := range []string{"dev", "proc", "sys", "run", "etc", "tmp", "var/tmp", wire.Home, wire.BuiltDir, wire.TestDir, wire.ObjectDir} {
+	for _, dir := range []string{"dev", "proc", "sys", "run", "etc", "tmp", "var/tmp", wire.Home, wire.BuiltDir,
+		wire.TestDir, wire.ObjectDir} {
 		if err := os.MkdirAll(s.path(dir), 0o755); err != nil {
 			return err
 		}
@@ -77,7 +80,8 @@ func buildDisk(ctx context.Context, packages []testPackage, versions string, arg
 		if err := compile(ctx, "test", p.ImportPath, s.path(path.Join(dir, wire.TestBin))); err != nil {
 			return err
 		}
-		if err := s.addTree(filepath.Join(p.Dir, "testdata"), path.Join(dir, "testdata"), nil); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if err := s.addTree(filepath.Join(p.Dir, "testdata"), path.Join(dir, "testdata"), nil); err != nil &&
+			!errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
 	}
@@ -104,7 +108,8 @@ func (s *stage) path(name string) string { return filepath.Join(s.root, name) }
 func (s *stage) addSystem() error {
 	for _, dir := range []string{"bin", "sbin", "lib", "lib64"} {
 		if target, err := os.Readlink("/" + dir); err == nil {
-			if err := errors.Join(os.MkdirAll(s.path(path.Join("/", target)), 0o755), os.Symlink(target, s.path(dir))); err != nil {
+			if err := errors.Join(os.MkdirAll(s.path(path.Join("/", target)), 0o755),
+				os.Symlink(target, s.path(dir))); err != nil {
 				return err
 			}
 		}
@@ -154,7 +159,10 @@ func (s *stage) addJDKs(ctx context.Context, versions string) error {
 func chooseJDKs(installed []jvm.JDK, versions string) ([]jvm.JDK, error) {
 	var chosen []jvm.JDK
 	for version := range strings.SplitSeq(versions, ",") {
-		i := slices.IndexFunc(installed, func(j jvm.JDK) bool { return version == "oldest" || version == strconv.Itoa(j.Version) })
+		i := slices.IndexFunc(installed, func(j jvm.JDK) bool {
+			return version == "oldest" ||
+				version == strconv.Itoa(j.Version)
+		})
 		if i < 0 {
 			return nil, fmt.Errorf("no JDK %s in %s", version, jvm.Root)
 		}
@@ -231,7 +239,8 @@ func (s *stage) addFile(from, to string) error {
 func (s *stage) addLibraries(ctx context.Context) error {
 	elf := slices.DeleteFunc(slices.Clone(s.elf), func(name string) bool {
 		base := filepath.Base(name)
-		return slices.ContainsFunc([]string{"awt", "splashscreen", "fontmanager", "sound"}, func(part string) bool { return strings.Contains(base, part) })
+		return slices.ContainsFunc([]string{"awt", "splashscreen", "fontmanager", "sound"},
+			func(part string) bool { return strings.Contains(base, part) })
 	})
 	out, err := exec.CommandContext(ctx, "ldd", elf...).Output()
 	var exit *exec.ExitError

@@ -21,7 +21,8 @@ func TestParseLibraries(t *testing.T) {
 /usr/bin/static:
 	not a dynamic executable
 `
-	want := []string{"/lib/x86_64-linux-gnu/libc.so.6", "/lib64/ld-linux-x86-64.so.2", "/usr/lib/jvm/java-17/lib/libjava.so"}
+	want := []string{"/lib/x86_64-linux-gnu/libc.so.6", "/lib64/ld-linux-x86-64.so.2",
+		"/usr/lib/jvm/java-17/lib/libjava.so"}
 	if got := parseLibraries([]byte(text)); !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
 	}

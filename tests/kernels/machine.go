@@ -68,7 +68,8 @@ func (m machine) hardware() []string {
 	}
 	return []string{
 		"-icount", "shift=1,sleep=on", "-smp", "1", "-m", "3G", "-append", commandLine + " CI=" + os.Getenv("CI"),
-		"-drive", "if=none,id=disk,format=raw,snapshot=on,cache=unsafe,file=" + m.Disk, "-device", "nvme,drive=disk,serial=1",
+		"-drive", "if=none,id=disk,format=raw,snapshot=on,cache=unsafe,file=" + m.Disk, "-device",
+		"nvme,drive=disk,serial=1",
 	}
 }
 

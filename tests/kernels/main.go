@@ -41,14 +41,19 @@ import (
 
 func main() {
 	var rig rig
-	flag.StringVar(&rig.Series, "kernels", "6.1,6.12", "`kernels` to boot, separated by commas: a series of this machine's Debian; \"newest\": the newest in Debian; or the path of "+
-		"a bzImage, or of a Debian package with one")
-	flag.StringVar(&rig.Cache, "cache", "", "`directory` for downloaded kernels (default: vmprof-agent/kernels in the user's cache)")
-	flag.StringVar(&rig.JDKs, "jdk", "", "run live tests, on JDKs of these `versions`, separated by commas; \"oldest\" is the oldest here")
+	flag.StringVar(&rig.Series, "kernels", "6.1,6.12",
+		"`kernels` to boot, separated by commas: a series of this machine's Debian; \"newest\": the newest in "+
+			"Debian; or the path of "+
+			"a bzImage, or of a Debian package with one")
+	flag.StringVar(&rig.Cache, "cache", "",
+		"`directory` for downloaded kernels (default: vmprof-agent/kernels in the user's cache)")
+	flag.StringVar(&rig.JDKs, "jdk", "",
+		"run live tests, on JDKs of these `versions`, separated by commas; \"oldest\" is the oldest here")
 	flag.StringVar(&rig.Only, "run", "^TestKernel", "run tests that match this `pattern`")
 	flag.StringVar(&rig.Skip, "skip", "", "skip tests that match this `pattern`")
 	flag.DurationVar(&rig.Limit, "timeout", 15*time.Minute, "end a machine after this `time`")
-	flag.StringVar(&rig.Observed, "observed", "", "write what TestKernelFeatures finds into that `file`: see package observed")
+	flag.StringVar(&rig.Observed, "observed", "",
+		"write what TestKernelFeatures finds into that `file`: see package observed")
 	flag.BoolVar(&rig.Verbose, "v", false, "print the output of every test")
 	flag.Usage = func() {
 		fmt.Fprintln(flag.CommandLine.Output(), "usage: go run ./tests/kernels [flags] [packages, default ./...]")
@@ -81,7 +86,8 @@ type rig struct {
 // arguments are those of test binaries. A hanging test is ended with a goroutine dump, well before
 // the machine.
 func (r *rig) arguments() []string {
-	args := []string{"-test.v", "-test.run=" + r.Only, "-test.skip=" + r.Skip, "-test.timeout=" + (r.Limit * 8 / 10).String()}
+	args := []string{"-test.v", "-test.run=" + r.Only, "-test.skip=" + r.Skip, "-test.timeout=" +
+		(r.Limit * 8 / 10).String()}
 	if r.JDKs == "" {
 		args = append(args, "-test.short") // leaves out what shows nothing of a kernel
 	}

@@ -44,7 +44,8 @@ func TestParseResults(t *testing.T) {
 	if !strings.Contains(p.Output, "needs kernel 6.6") || strings.Contains(p.Output, "== exit") {
 		t.Errorf("output is %q", p.Output)
 	}
-	if got, want := p.Eventful(), "--- SKIP: TestKernelMulti (0.00s)\n    load_test.go:12: uprobe.multi needs kernel 6.6\nPASS\n"; got != want {
+	if got, want := p.Eventful(), "--- SKIP: TestKernelMulti (0.00s)\n    load_test.go:12: uprobe.multi needs kernel "+
+		"6.6\nPASS\n"; got != want {
 		t.Errorf("eventful is %q, want %q", got, want)
 	}
 	if objects, problems := r.Check(wantSteps); objects != 1 || problems != nil {
@@ -61,9 +62,11 @@ func TestCheckFindsProblems(t *testing.T) {
 		{"test crashed the guest", with("== exit bpf 0\n== done\n", ""), "bpf did not end"},
 		{"test never started", "== up 6.1 2.3\n== done\n", "bpf was not run"},
 		{"test failed", with("== exit bpf 0", "== exit bpf exit status 1"), "bpf: exit status 1"},
-		{"test failed but exited well", with("--- PASS: TestKernelWalk", "--- FAIL: TestKernelWalk"), "failed: TestKernelWalk"},
+		{"test failed but exited well", with("--- PASS: TestKernelWalk", "--- FAIL: TestKernelWalk"),
+			"failed: TestKernelWalk"},
 		{"no tests", with("--- PASS", "--- SKIP"), "bpf passed no test"},
-		{"object refused", with("== exit bpf_profile.o 0", "== exit bpf_profile.o permission denied"), "bpf_profile.o: permission denied"},
+		{"object refused", with("== exit bpf_profile.o 0", "== exit bpf_profile.o permission denied"),
+			"bpf_profile.o: permission denied"},
 		{"object never tried", with("== run bpf_profile.o", "== run bpf_other.o"), "bpf_profile.o was not run"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -21,7 +21,8 @@ type compiler struct {
 }
 
 // errNoCompiler says what the machine lacks.
-var errNoCompiler = errors.New("contrib/llvm needs clang-19, llvm-19-dev and libstdc++: scripts/deps test installs them")
+var errNoCompiler = errors.New("contrib/llvm needs clang-19, llvm-19-dev and libstdc++: scripts/deps test installs " +
+	"them")
 
 // newCompiler builds the plug-in of a repository in a directory, as contrib/llvm/README.md says.
 func newCompiler(ctx context.Context, root, dir string) (*compiler, error) {
@@ -170,7 +171,8 @@ type account struct {
 }
 
 // accountFormat is that of the plug-in.
-const accountFormat = "inserted %d = kept %d + merged %d + removed %d + lost %d; sites %d: by one %d, by a constant %d, variable %d, in memory %d"
+const accountFormat = "inserted %d = kept %d + merged %d + removed %d + lost %d; sites %d: by one %d, by a constant " +
+	"%d, variable %d, in memory %d"
 
 // readAccount adds up the lines of a file of accounts, and checks them.
 func readAccount(path string) (sum account, err error) {

@@ -41,8 +41,10 @@ type bench struct {
 }
 
 var sections = []harness.Section[bench]{
-	{Name: "markers", Markers: []string{"audit-markers", "audit-marker-sites"}, Aim: "removed markers cost nothing", Plan: planMarkers},
-	{Name: "speedups", Markers: []string{"audit-speedups", "audit-scores"}, Aim: "the direction of each speed-up", Plan: planSpeedups},
+	{Name: "markers", Markers: []string{"audit-markers", "audit-marker-sites"}, Aim: "removed markers cost nothing",
+		Plan: planMarkers},
+	{Name: "speedups", Markers: []string{"audit-speedups", "audit-scores"}, Aim: "the direction of each speed-up",
+		Plan: planSpeedups},
 }
 
 func main() { harness.Main("llvm", run) }
@@ -76,7 +78,8 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	b := bench{compiler: c, root: *root, input: filepath.Join(dir, "input"), rounds: 9, agent: agent, length: "10", out: out}
+	b := bench{compiler: c, root: *root, input: filepath.Join(dir, "input"), rounds: 9, agent: agent, length: "10",
+		out: out}
 	words, page := 1_500_000, ""
 	if *short {
 		b.rounds, b.length, words = 1, "5", 20_000
@@ -118,7 +121,9 @@ func planMarkers(c harness.Choice) harness.Job[bench] {
 		All: func(bool) []program { return programs() }, Run: harness.OneByOne(bench.markers),
 		Tables: func(results []result) []harness.Table {
 			times := report.Table{Header: []string{"user time, by that without markers"}}
-			sites := report.Table{Header: []string{"program", "markers in", "inserted", "kept", "merged", "removed by the optimizer", "lost", "sites", "by one", "by another constant", "by a variable", "of these in memory"}}
+			sites := report.Table{Header: []string{"program", "markers in", "inserted", "kept", "merged",
+				"removed by the optimizer", "lost", "sites", "by one", "by another constant", "by a variable",
+				"of these in memory"}}
 			for _, r := range results {
 				times.Header = append(times.Header, r.name)
 				for _, a := range []struct {
@@ -126,7 +131,8 @@ func planMarkers(c harness.Choice) harness.Job[bench] {
 					account
 				}{{"loops", r.loops}, {"blocks", r.blocks}} {
 					row := []string{r.name, a.what}
-					for _, n := range []int{a.Inserted, a.Kept, a.Merged, a.Removed, a.Lost, a.Sites, a.Ones, a.Constants, a.Variables, a.Memory} {
+					for _, n := range []int{a.Inserted, a.Kept, a.Merged, a.Removed, a.Lost, a.Sites, a.Ones,
+						a.Constants, a.Variables, a.Memory} {
 						row = append(row, strconv.Itoa(n))
 					}
 					sites.Add(row...)
@@ -139,7 +145,8 @@ func planMarkers(c harness.Choice) harness.Job[bench] {
 				}
 				times.Add(row...)
 			}
-			return []harness.Table{{Marker: "audit-markers", Table: times}, {Marker: "audit-marker-sites", Table: sites}}
+			return []harness.Table{{Marker: "audit-markers", Table: times},
+				{Marker: "audit-marker-sites", Table: sites}}
 		},
 	}.Plan(c)
 }

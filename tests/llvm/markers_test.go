@@ -55,7 +55,9 @@ var counting = sync.OnceValues(func() (string, error) {
 })
 
 // built compiles a file with a run time that counts, and runs it.
-func (c *compiler) built(t *testing.T, markers, level, file string, extra ...string) (*counts, map[loopID]loopRow, account) {
+func (c *compiler) built(
+	t *testing.T, markers, level, file string, extra ...string,
+) (*counts, map[loopID]loopRow, account) {
 	t.Helper()
 	stats := filepath.Join(c.dir, "stats")
 	os.Remove(stats)
@@ -131,7 +133,9 @@ func TestKnownLoops(t *testing.T) {
 		for _, level := range levels {
 			for _, mode := range []string{"time", "count", "naive"} {
 				if mode == "naive" && level != "-O2" {
-					continue // those are calls, which the optimizer must not move: TestBlocks compares with them at each level
+					// those are calls, which the optimizer must not move: TestBlocks compares with
+					// them at each level
+					continue
 				}
 				got, table, a := c.built(t, mode, level, file)
 				if got.Output != plain.Output {
@@ -182,13 +186,16 @@ func TestBlocks(t *testing.T) {
 			missing := 0
 			for id, n := range truth.Loops {
 				if filepath.Base(table[id].File) != filepath.Base(file) {
-					continue // of a library, which has the function, too: where it is not inlined, markers are not executed
+					// of a library, which has the function, too: where it is not inlined, markers
+					// are not executed
+					continue
 				}
 				switch of := got.Loops[id]; {
 				case of.Iterations == 0:
 					missing++
 				case of.Iterations != n.Iterations:
-					t.Errorf("%s %s: block %v is executed %d times, %d with calls", file, level, id, of.Iterations, n.Iterations)
+					t.Errorf("%s %s: block %v is executed %d times, %d with calls", file, level, id, of.Iterations,
+						n.Iterations)
 				}
 			}
 			if missing > a.Lost {
@@ -233,7 +240,8 @@ func TestRandomLoops(t *testing.T) {
 			for _, mode := range []string{"time", "time,header"} {
 				got, table, a := c.built(t, mode, level, file)
 				if got.Output != truth.Output {
-					t.Errorf("seed %d %s %s: prints %s, without markers %s", seed, level, mode, got.Output, truth.Output)
+					t.Errorf("seed %d %s %s: prints %s, without markers %s", seed, level, mode, got.Output,
+						truth.Output)
 				}
 				if mode != "time" {
 					continue // conditions are counted, not iterations
@@ -249,7 +257,8 @@ func TestRandomLoops(t *testing.T) {
 				if a.Lost == 0 && !maps.Equal(lines, truth.Truth) {
 					for line, n := range truth.Truth {
 						if lines[line] != n {
-							t.Errorf("seed %d %s: line %d is iterated %d times, want %d", seed, level, line, lines[line], n)
+							t.Errorf("seed %d %s: line %d is iterated %d times, want %d", seed, level, line,
+								lines[line], n)
 						}
 					}
 				}
@@ -272,7 +281,8 @@ func randomProgram(seed uint64) string {
 		b.WriteString(text + "\n")
 		line += strings.Count(text, "\n") + 1
 	}
-	write("#include <stdint.h>\n#include <stdio.h>\nunsigned opaque(unsigned x);\nextern uint64_t truth[];\n#ifdef TRUTH\n#define DONE(line) truth[line]++\n#else\n#define DONE(line) (void)0\n#endif")
+	write("#include <stdint.h>\n#include <stdio.h>\nunsigned opaque(unsigned x);\nextern uint64_t truth[];\n#ifdef " +
+		"TRUTH\n#define DONE(line) truth[line]++\n#else\n#define DONE(line) (void)0\n#endif")
 	write("static int a[64];\nstatic unsigned s = 1;")
 	variables := 0
 	var body func(depth int, loops []int)
@@ -335,7 +345,8 @@ func randomProgram(seed uint64) string {
 func TestShort(t *testing.T) {
 	needs.Root(t, "audit")
 	newPlugin(t)
-	if err := run(t.Context(), []string{"-short", "-root", root, "-run", "^(bzip2$|speedup, sum)"}, t.Output()); err != nil {
+	if err := run(t.Context(), []string{"-short", "-root", root, "-run", "^(bzip2$|speedup, sum)"},
+		t.Output()); err != nil {
 		t.Error(err)
 	}
 	if err := harness.CheckMarkers(filepath.Join(root, docs), sections); err != nil {

@@ -26,12 +26,16 @@ type program struct {
 func programs() []program {
 	return []program{
 		{
-			name: "zlib", files: []string{"*.c", "test/minigzip.c"}, flags: []string{"-DHAVE_UNISTD_H", "-DHAVE_STDARG_H", "-I$SRC"},
-			args: []string{"-9"}, stdin: true,
+			name: "zlib", files: []string{"*.c", "test/minigzip.c"},
+			flags: []string{"-DHAVE_UNISTD_H", "-DHAVE_STDARG_H", "-I$SRC"},
+			args:  []string{"-9"}, stdin: true,
 		},
-		{name: "bzip2", files: []string{"*.c"}, without: []string{"bzip2recover.c", "dlltest.c", "mk251.c", "spewG.c", "unzcrash.c"}, args: []string{"-k", "-c", "$INPUT"}},
-		{name: "lz4", files: []string{"lib/*.c", "programs/*.c"}, flags: []string{"-I$SRC/lib", "-DXXH_NAMESPACE=LZ4_"}, args: []string{"-9", "-c", "-f", "$INPUT"}},
-		{name: "lua5.4", files: []string{"src/*.c"}, without: []string{"luac.c"}, flags: []string{"-DLUA_USE_POSIX"}, args: []string{"$SCRIPT"}, script: luaScript},
+		{name: "bzip2", files: []string{"*.c"}, without: []string{"bzip2recover.c", "dlltest.c", "mk251.c", "spewG.c",
+			"unzcrash.c"}, args: []string{"-k", "-c", "$INPUT"}},
+		{name: "lz4", files: []string{"lib/*.c", "programs/*.c"}, flags: []string{"-I$SRC/lib", "-DXXH_NAMESPACE=LZ4_"},
+			args: []string{"-9", "-c", "-f", "$INPUT"}},
+		{name: "lua5.4", files: []string{"src/*.c"}, without: []string{"luac.c"}, flags: []string{"-DLUA_USE_POSIX"},
+			args: []string{"$SCRIPT"}, script: luaScript},
 	}
 }
 
@@ -82,14 +86,18 @@ func (p program) build(ctx context.Context, c *compiler, root, as, markers strin
 		if err != nil {
 			return "", err
 		}
-		files = append(files, slices.DeleteFunc(found, func(f string) bool { return slices.Contains(p.without, filepath.Base(f)) })...)
+		files = append(files, slices.DeleteFunc(found, func(f string) bool {
+			return slices.Contains(p.without,
+				filepath.Base(f))
+		})...)
 	}
 	runtime := "noop.c"
 	if counted {
 		runtime = "runtime.c"
 	}
 	object := filepath.Join(c.dir, runtime+".o")
-	if err := c.compile(ctx, "", "-O2", "-c", "-o", object, filepath.Join(root, "tests/llvm/testdata", runtime)); err != nil {
+	if err := c.compile(ctx, "", "-O2", "-c", "-o", object, filepath.Join(root, "tests/llvm/testdata",
+		runtime)); err != nil {
 		return "", err
 	}
 	path := filepath.Join(c.dir, p.name+"-"+as)
@@ -113,7 +121,8 @@ func writeInput(path string, words int) error {
 	}
 	var text strings.Builder
 	for i := range words {
-		text.WriteString(vocabulary[min(random.IntN(len(vocabulary)), random.IntN(len(vocabulary)), random.IntN(len(vocabulary)))])
+		text.WriteString(vocabulary[min(random.IntN(len(vocabulary)), random.IntN(len(vocabulary)),
+			random.IntN(len(vocabulary)))])
 		text.WriteByte(" \n"[min(i%12/11, 1)])
 	}
 	return os.WriteFile(path, []byte(text.String()), 0o600)

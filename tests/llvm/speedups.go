@@ -77,7 +77,8 @@ func planSpeedups(c harness.Choice) harness.Job[bench] {
 				}
 				table.Add(row...)
 			}
-			scores := report.Table{Header: []string{"function", "timed", "timings", "perturb score, -O1 / -O3", "converge score, -O1 / -O3"}}
+			scores := report.Table{Header: []string{"function", "timed", "timings", "perturb score, -O1 / -O3",
+				"converge score, -O1 / -O3"}}
 			for _, r := range results {
 				for _, way := range ways[:2] {
 					f := r.found[way.name]
@@ -121,7 +122,8 @@ func (b bench) speedups(ctx context.Context, trials []kernelTrial) (results []sp
 	for _, way := range ways {
 		path := built[way.markers]
 		if path == "" {
-			if path, err = b.buildKernels(ctx, way.markers, way.markers+",timers,version=%d,select="+chosen); err != nil {
+			if path, err = b.buildKernels(ctx, way.markers, way.markers+",timers,version=%d,select="+
+				chosen); err != nil {
 				return nil, err
 			}
 			built[way.markers] = path
@@ -132,7 +134,8 @@ func (b bench) speedups(ctx context.Context, trials []kernelTrial) (results []sp
 				return nil, err
 			}
 			r.found[way.name] = f
-			fmt.Fprintf(b.out, "%s, %s: %.1f %% ± %.1f (%s), %.1f in truth\n", r.kernel, way.name, f.percent, f.within, f.verdict, r.truth)
+			fmt.Fprintf(b.out, "%s, %s: %.1f %% ± %.1f (%s), %.1f in truth\n", r.kernel, way.name, f.percent, f.within,
+				f.verdict, r.truth)
 		}
 	}
 	return results, nil
@@ -149,7 +152,8 @@ func (b bench) buildKernels(ctx context.Context, as, markers string) (string, er
 		if with != "" {
 			with = fmt.Sprintf(with, version)
 		}
-		if err := b.compile(ctx, with, level, "-g", "-c", "-o", object, filepath.Join(testdata, "kernels.c")); err != nil {
+		if err := b.compile(ctx, with, level, "-g", "-c", "-o", object,
+			filepath.Join(testdata, "kernels.c")); err != nil {
 			return "", err
 		}
 		rename := []string{}
@@ -161,7 +165,8 @@ func (b bench) buildKernels(ctx context.Context, as, markers string) (string, er
 		}
 		objects = append(objects, object)
 	}
-	args := append([]string{"-O2", "-w", "-pthread", "-I" + filepath.Join(b.root, "contrib/guest"), "-o", path, filepath.Join(testdata, "speedups.c")}, objects...)
+	args := append([]string{"-O2", "-w", "-pthread", "-I" + filepath.Join(b.root, "contrib/guest"), "-o", path,
+		filepath.Join(testdata, "speedups.c")}, objects...)
 	return path, b.compile(ctx, "", args...)
 }
 
@@ -180,10 +185,12 @@ func (f *finding) scores(output string, loops bool) {
 	var timings, perturb, converge []string
 	for line := range strings.Lines(output) {
 		if words := strings.Fields(line); len(words) == 10 && words[0] == of {
-			timings, perturb, converge = append(timings, words[2]), append(perturb, words[8]), append(converge, words[9])
+			timings, perturb, converge = append(timings, words[2]), append(perturb, words[8]),
+				append(converge, words[9])
 		}
 	}
-	f.timings, f.perturb, f.converge = strings.Join(timings, " + "), strings.Join(perturb, " / "), strings.Join(converge, " / ")
+	f.timings, f.perturb, f.converge = strings.Join(timings, " + "), strings.Join(perturb, " / "),
+		strings.Join(converge, " / ")
 }
 
 // audit runs the program and audits a kernel.
@@ -199,7 +206,8 @@ func (b bench) audit(ctx context.Context, path, kernel string, loops bool) (f fi
 		return f, err
 	}
 	defer func() { err = errors.Join(err, in.Close(), guest.Wait()) }()
-	args := []string{"audit", "-p", strconv.Itoa(guest.Process.Pid), "--method", kernel, "--guest-socket", socket, "-d", b.length}
+	args := []string{"audit", "-p", strconv.Itoa(guest.Process.Pid), "--method", kernel, "--guest-socket", socket, "-d",
+		b.length}
 	if loops {
 		args = append(args, "--loops")
 	}

@@ -72,7 +72,8 @@ func Start(ctx context.Context) (g *Guest, err error) {
 	if err := os.WriteFile(file, source, 0o644); err != nil {
 		return nil, fmt.Errorf("write a guest: %w", err)
 	}
-	build := exec.CommandContext(ctx, "gcc", "-O1", "-Wall", "-Werror", "-pthread", "-fno-omit-frame-pointer", "-o", program, file)
+	build := exec.CommandContext(ctx, "gcc", "-O1", "-Wall", "-Werror", "-pthread", "-fno-omit-frame-pointer", "-o",
+		program, file)
 	if output, err := build.CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("compile a guest: %w\n%s", err, output)
 	}

@@ -69,7 +69,9 @@ func (g *Guest) Beside(ctx context.Context, p Program, env ...string) (*Guest, e
 }
 
 // start starts a program with what place makes of the tool in the guest's directory.
-func start(ctx context.Context, tool string, place func(from, to string) error, p Program, env []string) (*Guest, error) {
+func start(
+	ctx context.Context, tool string, place func(from, to string) error, p Program, env []string,
+) (*Guest, error) {
 	dir, err := os.MkdirTemp("", "vmprof-php-")
 	if err != nil {
 		return nil, err
@@ -93,7 +95,8 @@ func (g *Guest) prepare(ctx context.Context, tool string, place func(from, to st
 	}
 	if p == Fake {
 		program := filepath.Join(g.dir, "php-fake")
-		if out, err := exec.CommandContext(ctx, tool, "-O2", "-rdynamic", "-o", program, g.File(p)).CombinedOutput(); err != nil {
+		if out, err := exec.CommandContext(ctx, tool, "-O2", "-rdynamic", "-o", program,
+			g.File(p)).CombinedOutput(); err != nil {
 			return fmt.Errorf("compile: %w: %s", err, out)
 		}
 		g.cmd = exec.CommandContext(ctx, program)

@@ -70,7 +70,9 @@ func (r *AgentRun) Said(text string) int { return strings.Count(r.output.String(
 // attachments are the lines of the log that say that the agent is where it is to be.
 func (o Options) attachments() map[string]int {
 	says := map[string]int{"msg=recording": 1}
-	if maps, err := os.ReadFile(fmt.Sprintf("/proc/%d/maps", o.PID)); err == nil && bytes.Contains(maps, []byte("/libjvm.so")) && !slices.ContainsFunc(o.Extra, func(arg string) bool { return strings.HasPrefix(arg, "--exact") && arg != "--exact-alloc" }) {
+	if maps, err := os.ReadFile(fmt.Sprintf("/proc/%d/maps", o.PID)); err == nil &&
+		bytes.Contains(maps, []byte("/libjvm.so")) && !slices.ContainsFunc(o.Extra,
+		func(arg string) bool { return strings.HasPrefix(arg, "--exact") && arg != "--exact-alloc" }) {
 		says[fmt.Sprintf("msg=attached pid=%d ", o.PID)] = 1
 	}
 	for _, arg := range o.Extra {
@@ -117,7 +119,8 @@ func (a Agent) Start(ctx context.Context, o Options) (*AgentRun, error) {
 	if err != nil {
 		return nil, fmt.Errorf("create a directory for the recording: %w", err)
 	}
-	args := []string{"record", "--verbose", "-o", filepath.Join(dir, profileName), "--stats", filepath.Join(dir, statsName)}
+	args := []string{"record", "--verbose", "-o", filepath.Join(dir, profileName), "--stats",
+		filepath.Join(dir, statsName)}
 	if o.Frequency != 0 {
 		args = append(args, "-F", strconv.Itoa(o.Frequency))
 	}

@@ -47,7 +47,8 @@ func FindAsync() (Async, error) {
 // Start starts to sample a JVM in its CPU time. Stop writes the samples to the file at path, in the
 // format of JFR.
 func (a Async) Start(ctx context.Context, pid int, period time.Duration, path string) error {
-	return a.order(ctx, "start", "-e", "cpu", "-i", strconv.FormatInt(period.Nanoseconds(), 10), "-o", "jfr", "-f", path, strconv.Itoa(pid))
+	return a.order(ctx, "start", "-e", "cpu", "-i", strconv.FormatInt(period.Nanoseconds(), 10), "-o", "jfr", "-f",
+		path, strconv.Itoa(pid))
 }
 
 // StartWall starts to sample all threads of a JVM, whether they run or not, each once in a period.

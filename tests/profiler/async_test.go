@@ -23,7 +23,8 @@ func TestFindAsync(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	want := Async{Command: filepath.Join(home, "bin", "asprof"), Library: filepath.Join(home, "lib", "libasyncProfiler.so")}
+	want := Async{Command: filepath.Join(home, "bin", "asprof"),
+		Library: filepath.Join(home, "lib", "libasyncProfiler.so")}
 	if got, err := FindAsync(); err != nil || got != want {
 		t.Errorf("got %+v, %v; want %+v", got, err, want)
 	}

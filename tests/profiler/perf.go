@@ -22,7 +22,8 @@ func StartPerf(ctx context.Context, o Options) (*PerfRun, error) {
 	if err != nil {
 		return nil, fmt.Errorf("create a directory for perf: %w", err)
 	}
-	args := []string{"record", "-g", "-e", "cpu-clock", "-F", strconv.Itoa(o.Frequency), "-o", filepath.Join(dir, "perf.data")}
+	args := []string{"record", "-g", "-e", "cpu-clock", "-F", strconv.Itoa(o.Frequency), "-o",
+		filepath.Join(dir, "perf.data")}
 	if o.PID != 0 {
 		args = append(args, "-p", strconv.Itoa(o.PID))
 	} else {

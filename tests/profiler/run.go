@@ -61,7 +61,8 @@ func (o *output) String() string {
 func start(ctx context.Context, path string, args ...string) (*Run, error) {
 	r := &Run{process: exec.CommandContext(ctx, path, args...), ended: make(chan error, 1)}
 	r.process.Stdout, r.process.Stderr = &r.output, &r.output
-	r.process.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // Ctrl-C is for who started it, and may look at it before it ends
+	// Ctrl-C is for who started it, and may look at it before it ends
+	r.process.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	r.process.Cancel = func() error { return r.process.Process.Signal(os.Interrupt) }
 	r.process.WaitDelay = time.Minute
 	if err := r.process.Start(); err != nil {

@@ -22,7 +22,8 @@ func TestParseTimehist(t *testing.T) {
 	got, err := parseTimehist(strings.NewReader(output), 100)
 	us := time.Microsecond
 	want := []ThreadTime{
-		{"worker-0", 123, 100, 25123 * us, 1012 * us, 350 * us}, {"C2 CompilerThre", 124, 100, 1000 * us, 250 * us, 2000 * us}, {"java", 100, 100, 3000 * us, 0, us},
+		{"worker-0", 123, 100, 25123 * us, 1012 * us, 350 * us},
+		{"C2 CompilerThre", 124, 100, 1000 * us, 250 * us, 2000 * us}, {"java", 100, 100, 3000 * us, 0, us},
 	}
 	if err != nil || !slices.Equal(got, want) {
 		t.Errorf("%+v, %v", got, err)

@@ -38,8 +38,9 @@ type EventStats struct {
 	Attempted, Delivered, Folded uint64
 	Dropped, Discarded           map[string]uint64 // by cause
 	Hits                         uint64            // executions of probes
-	Waits, WaitsThinned          uint64            // times that threads came back to a CPU, and those of them that were not drawn for a record
-	Cost                         time.Duration     // CPU time of guests that they took, as the agent reckons
+	// times that threads came back to a CPU, and those of them that were not drawn for a record
+	Waits, WaitsThinned uint64
+	Cost                time.Duration // CPU time of guests that they took, as the agent reckons
 }
 
 // CallStats are the agent's counters of sampled calls.
@@ -71,10 +72,12 @@ func parseStats(text []byte) (Stats, error) {
 func (s Stats) CheckIdentities() error {
 	accounts := []account{{"samples", s.Attempted, s.Delivered, sum(s.Dropped), s.Folded, sum(s.Discarded)}}
 	if c := s.Calls; c != nil {
-		accounts = append(accounts, account{"calls", c.Attempted, c.Delivered, sum(c.Dropped), c.Folded, sum(c.Discarded)})
+		accounts = append(accounts, account{"calls", c.Attempted, c.Delivered, sum(c.Dropped), c.Folded,
+			sum(c.Discarded)})
 	}
 	if e := s.Events; e != nil {
-		accounts = append(accounts, account{"events", e.Attempted, e.Delivered, sum(e.Dropped), e.Folded, sum(e.Discarded)})
+		accounts = append(accounts, account{"events", e.Attempted, e.Delivered, sum(e.Dropped), e.Folded,
+			sum(e.Discarded)})
 	}
 	for _, a := range accounts {
 		if err := a.check(); err != nil {
@@ -92,7 +95,8 @@ type account struct {
 
 func (a account) check() error {
 	if a.attempted != a.delivered+a.dropped {
-		return fmt.Errorf("%d %s attempted, but %d delivered and %d dropped", a.attempted, a.what, a.delivered, a.dropped)
+		return fmt.Errorf("%d %s attempted, but %d delivered and %d dropped", a.attempted, a.what, a.delivered,
+			a.dropped)
 	}
 	if a.delivered != a.folded+a.discarded {
 		return fmt.Errorf("%d %s delivered, but %d folded and %d discarded", a.delivered, a.what, a.folded, a.discarded)

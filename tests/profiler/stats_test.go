@@ -16,13 +16,16 @@ func TestStats(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if stats.BPFTime != 20*time.Microsecond || stats.CPUSeconds != 0.25 || stats.Truncated["depth"] != 1 || stats.Lost() != 4 {
+	if stats.BPFTime != 20*time.Microsecond || stats.CPUSeconds != 0.25 || stats.Truncated["depth"] != 1 ||
+		stats.Lost() != 4 {
 		t.Errorf("got %+v", stats)
 	}
-	if c := stats.Calls; c == nil || c.Delivered != 5 || c.Cost() != time.Microsecond || c.Rates["page"] != (CallRate{100, 7, 32}) {
+	if c := stats.Calls; c == nil || c.Delivered != 5 || c.Cost() != time.Microsecond ||
+		c.Rates["page"] != (CallRate{100, 7, 32}) {
 		t.Errorf("got calls %+v", c)
 	}
-	if e := stats.Events; e == nil || e.Delivered != 9 || e.Dropped["busy"] != 3 || len(e.Kinds) != 1 || e.Kinds[0] != "alloc" {
+	if e := stats.Events; e == nil || e.Delivered != 9 || e.Dropped["busy"] != 3 || len(e.Kinds) != 1 ||
+		e.Kinds[0] != "alloc" {
 		t.Errorf("got events %+v", e)
 	}
 	if got := stats.LostEvents() - (Stats{}).LostEvents(); got != 3 {
@@ -42,11 +45,13 @@ func TestStats(t *testing.T) {
 func TestIdentities(t *testing.T) {
 	whole := Stats{Attempted: 3, Delivered: 2, Dropped: map[string]uint64{"ring_full": 1}, Folded: 2}
 	calls := func(s *Stats) *CallStats {
-		s.Calls = &CallStats{Attempted: 5, Delivered: 4, Dropped: map[string]uint64{"ring_full": 1}, Folded: 3, Discarded: map[string]uint64{"stale": 1}}
+		s.Calls = &CallStats{Attempted: 5, Delivered: 4, Dropped: map[string]uint64{"ring_full": 1}, Folded: 3,
+			Discarded: map[string]uint64{"stale": 1}}
 		return s.Calls
 	}
 	events := func(s *Stats) *EventStats {
-		s.Events = &EventStats{Attempted: 6, Delivered: 4, Dropped: map[string]uint64{"busy": 2}, Folded: 3, Discarded: map[string]uint64{"no_window": 1}}
+		s.Events = &EventStats{Attempted: 6, Delivered: 4, Dropped: map[string]uint64{"busy": 2}, Folded: 3,
+			Discarded: map[string]uint64{"no_window": 1}}
 		return s.Events
 	}
 	for name, change := range map[string]func(*Stats){

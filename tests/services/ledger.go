@@ -52,7 +52,8 @@ func startService(ctx context.Context, c jvm.Command) (*running, error) {
 		for text := bufio.NewScanner(out); text.Scan(); {
 			var l line
 			c := &l.counts
-			if n, _ := fmt.Sscan(text.Text(), &l.at, &c[ledgerBytes], &c[ledgerWaited], &c[ledgerSlept], &c[ledgerRequests], &c[ledgerCPU]); n == 1+ledgerColumns {
+			if n, _ := fmt.Sscan(text.Text(), &l.at, &c[ledgerBytes], &c[ledgerWaited], &c[ledgerSlept],
+				&c[ledgerRequests], &c[ledgerCPU]); n == 1+ledgerColumns {
 				g.mu.Lock()
 				g.lines = append(g.lines, l)
 				g.mu.Unlock()

@@ -143,9 +143,11 @@ type result struct {
 	truth     float64
 	printed   float64
 	low, high float64 // of the printed interval; calls have one of their own
-	probes    float64 // ns that the probes of locks took: waits that a service times itself include it, recorded ones do not
-	said      bool    // the report says that there are too few draws for an interval, or that it lacks such calls
-	status    string
+	// ns that the probes of locks took: waits that a service times itself include it, recorded ones
+	// do not
+	probes float64
+	said   bool // the report says that there are too few draws for an interval, or that it lacks such calls
+	status string
 }
 
 // holds reports whether the total is right: within 5 % or within its interval, or admitted to be a
@@ -154,7 +156,8 @@ type result struct {
 func (r *result) holds() bool {
 	least := map[string]float64{stored.UnitTime: 50e6, stored.UnitBytes: 1e6, stored.UnitCount: 100}[r.unit]
 	off := math.Abs(r.printed - r.truth)
-	return off <= max(0.05*r.truth, least) || r.printed < r.truth && off <= r.probes || r.low <= r.truth && r.truth <= r.high || r.said || r.admits()
+	return off <= max(0.05*r.truth, least) || r.printed < r.truth && off <= r.probes || r.low <= r.truth &&
+		r.truth <= r.high || r.said || r.admits()
 }
 
 var admitting = regexp.MustCompile(`^status: (partial|nothing observed|incomplete|coarse|empty|approximate)`)
@@ -172,7 +175,8 @@ func (r *result) cells(name string, jdk jvm.JDK) []string {
 	if r.truth > 0 {
 		off = fmt.Sprintf("%+.1f %%", 100*(r.printed/r.truth-1))
 	}
-	return []string{name, fmt.Sprint(jdk.Version), r.kind, stored.ExtentAmount(r.unit, r.truth), stored.ExtentAmount(r.unit, r.printed), off, r.status, verdict}
+	return []string{name, fmt.Sprint(jdk.Version), r.kind, stored.ExtentAmount(r.unit, r.truth),
+		stored.ExtentAmount(r.unit, r.printed), off, r.status, verdict}
 }
 
 // start starts the service.
@@ -186,12 +190,15 @@ func (s *service) start(ctx context.Context, jdk jvm.JDK) (*running, error) {
 		return nil, err
 	}
 	return startService(ctx, jvm.Command{
-		JDK: jdk, Flags: append([]string{"-Xmx512m"}, s.flags...), Classpath: []string{classes}, Main: "Services", Args: []string{s.name},
+		JDK: jdk, Flags: append([]string{"-Xmx512m"}, s.flags...), Classpath: []string{classes}, Main: "Services",
+		Args: []string{s.name},
 	})
 }
 
 // measure records a service twice: all kinds of events at once, and calls.
-func (s *service) measure(ctx context.Context, agent profiler.Agent, jdk jvm.JDK, length time.Duration) ([]result, error) {
+func (s *service) measure(
+	ctx context.Context, agent profiler.Agent, jdk jvm.JDK, length time.Duration,
+) ([]result, error) {
 	g, err := s.start(ctx, jdk)
 	if err != nil {
 		return nil, err
@@ -200,7 +207,8 @@ func (s *service) measure(ctx context.Context, agent profiler.Agent, jdk jvm.JDK
 	if err := g.warm(ctx, 4*time.Second); err != nil {
 		return nil, err
 	}
-	events, err := agent.Record(ctx, profiler.Options{PID: g.pid(), Duration: length, Extra: []string{"-e", "cpu,alloc,lock,wall"}})
+	events, err := agent.Record(ctx, profiler.Options{PID: g.pid(), Duration: length,
+		Extra: []string{"-e", "cpu,alloc,lock,wall"}})
 	if err != nil {
 		return nil, err
 	}

@@ -56,7 +56,8 @@ func TestStuck(t *testing.T) {
 		if err := g.warm(t.Context(), 2*time.Second); err != nil {
 			t.Fatal(err)
 		}
-		recording, err := built.Record(t.Context(), profiler.Options{PID: g.pid(), Duration: 2 * time.Second, Extra: []string{"-e", "lock"}})
+		recording, err := built.Record(t.Context(), profiler.Options{PID: g.pid(), Duration: 2 * time.Second,
+			Extra: []string{"-e", "lock"}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -65,7 +66,8 @@ func TestStuck(t *testing.T) {
 		// Waits are known from when the agent lists the threads that wait: soon after it has
 		// attached.
 		if all := float64(waiters * p.DurationNanos); delay < 0.7*all || delay > 1.01*all {
-			t.Errorf("JDK %d: %d threads waited for %v in %v\n%s", jdk.Version, waiters, time.Duration(delay), time.Duration(p.DurationNanos), recording.Output)
+			t.Errorf("JDK %d: %d threads waited for %v in %v\n%s", jdk.Version, waiters, time.Duration(delay),
+				time.Duration(p.DurationNanos), recording.Output)
 		}
 		held := int64(0)
 		for _, s := range p.Sample {
@@ -89,7 +91,8 @@ func TestHolds(t *testing.T) {
 	}{
 		{result{unit: stored.UnitTime, truth: 1e9, printed: 1.04e9, status: "status: good"}, true},
 		{result{unit: stored.UnitTime, truth: 1e9, printed: 1.2e9, status: "status: good"}, false},
-		{result{unit: stored.UnitTime, truth: 1e9, printed: 1.2e9, low: 0.9e9, high: 1.5e9, status: "status: good"}, true},
+		{result{unit: stored.UnitTime, truth: 1e9, printed: 1.2e9, low: 0.9e9, high: 1.5e9, status: "status: good"},
+			true},
 		{result{unit: stored.UnitTime, truth: 1e9, printed: 0, status: "status: nothing observed: though"}, true},
 		{result{unit: stored.UnitTime, truth: 1e9, printed: 0, status: "status: good: 0 events"}, false},
 	} {

@@ -53,7 +53,8 @@ func FramesOf(sample *profile.Sample) []Frame {
 			mapping = location.Mapping.File
 		}
 		for i, line := range location.Line {
-			frames = append(frames, Frame{Function: line.Function.Name, Mapping: mapping, Inlined: i < len(location.Line)-1})
+			frames = append(frames, Frame{Function: line.Function.Name, Mapping: mapping,
+				Inlined: i < len(location.Line)-1})
 		}
 	}
 	return frames

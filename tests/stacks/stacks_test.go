@@ -98,7 +98,8 @@ func TestTruncatedEmpty(t *testing.T) {
 
 // A leaf [inlined in M] counts for M.
 func TestSelfInlinedIn(t *testing.T) {
-	s := Stack{Frames: []Frame{{"[inlined in a.B.inner]", "[jit:HotSpot]", true}, {"a.B.inner", "[jit:HotSpot]", true}, {"a.B.outer", "[jit:HotSpot]", false}}}
+	s := Stack{Frames: []Frame{{"[inlined in a.B.inner]", "[jit:HotSpot]", true}, {"a.B.inner", "[jit:HotSpot]", true},
+		{"a.B.outer", "[jit:HotSpot]", false}}}
 	if !s.Self("a.B.inner") || s.Self("a.B.outer") || s.Self("[inlined in a.B.inner]") {
 		t.Error("self is not the innermost method that is known")
 	}

@@ -49,7 +49,8 @@ func StartPairs(ctx context.Context) (g *Guest, err error) {
 	if err := os.WriteFile(file, source, 0o644); err != nil {
 		return nil, fmt.Errorf("write a guest: %w", err)
 	}
-	build := exec.CommandContext(ctx, "gcc", "-D_GNU_SOURCE", "-O1", "-Wall", "-Werror", "-pthread", "-o", program, file)
+	build := exec.CommandContext(ctx, "gcc", "-D_GNU_SOURCE", "-O1", "-Wall", "-Werror", "-pthread", "-o", program,
+		file)
 	if output, err := build.CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("compile a guest: %w\n%s", err, output)
 	}

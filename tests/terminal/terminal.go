@@ -164,7 +164,8 @@ func (t *Terminal) Press(keys string) {
 // modes are sequences that change how a terminal works, and those that undo it: the alternate
 // screen, the cursor, the keypad, protocols of the keyboard.
 var modes = []struct{ on, off string }{
-	{"\x1b[?1049h", "\x1b[?1049l"}, {"\x1b[?25l", "\x1b[?25h"}, {"\x1b[?1h", "\x1b[?1l"}, {"\x1b[>4;2m", "\x1b[>4;0m"}, {"\x1b[>1u", "\x1b[<u"},
+	{"\x1b[?1049h", "\x1b[?1049l"}, {"\x1b[?25l", "\x1b[?25h"}, {"\x1b[?1h", "\x1b[?1l"}, {"\x1b[>4;2m", "\x1b[>4;0m"},
+	{"\x1b[>1u", "\x1b[<u"},
 	{"\x1b[?9001h", "\x1b[?9001l"}, {"\x1b[?2026h", "\x1b[?2026l"}, {"\x1b[?2004h", "\x1b[?2004l"},
 }
 

@@ -25,7 +25,8 @@ func (p *Process) Allocated(mem vmruntime.Memory) ([]vmruntime.ThreadAllocation,
 	}
 	var structs, ids vmstructs.Batch
 	for _, addr := range addrs {
-		for _, offset := range [...]uint32{l.Thread.OSThread, l.Objects.TLABStart, l.Objects.TLABTop, l.Objects.TLABEnd, l.Objects.Allocated} {
+		for _, offset := range [...]uint32{l.Thread.OSThread, l.Objects.TLABStart, l.Objects.TLABTop, l.Objects.TLABEnd,
+			l.Objects.Allocated} {
 			structs.Add(addr+uint64(offset), vmstructs.WordSize)
 		}
 	}

@@ -47,7 +47,8 @@ func TestAttribution(t *testing.T) {
 			programs = append(programs, p.Name)
 		}
 	}
-	table := report.Table{Header: []string{"program", "JDK", "samples", "named exactly", "`[inlined in M]`", "missing frames", "wrong",
+	table := report.Table{Header: []string{"program", "JDK", "samples", "named exactly", "`[inlined in M]`",
+		"missing frames", "wrong",
 		"next record: wrong", "not recorded with the flag"}}
 	for _, jdk := range installed {
 		for _, name := range programs {
@@ -133,7 +134,8 @@ func (a *attribution) add(all, few *Process, site vmruntime.Site) {
 	default:
 		a.wrong++
 	}
-	if c, ok := few.codes.get(site.Version & codecache.VersionMask); ok && !strings.HasPrefix(want, chainOf(c.nearest(site.PC))) {
+	if c, ok := few.codes.get(site.Version & codecache.VersionMask); ok &&
+		!strings.HasPrefix(want, chainOf(c.nearest(site.PC))) {
 		a.nearest++
 	}
 }
@@ -153,7 +155,8 @@ func (c *code) nearest(pc uint64) []vmruntime.Frame {
 	if c.scopes == nil || int32(pc-c.begin) < c.frameComplete {
 		return []vmruntime.Frame{c.frame(c.own, -1, 0)}
 	}
-	i := slices.IndexFunc(c.scopes.Positions, func(at debuginfo.Position) bool { return at.Offset >= int32(pc-c.begin) })
+	i := slices.IndexFunc(c.scopes.Positions,
+		func(at debuginfo.Position) bool { return at.Offset >= int32(pc-c.begin) })
 	if i < 0 || c.scopes.Positions[i].Scope == debuginfo.NoScope {
 		return []vmruntime.Frame{c.frame(c.own, -1, 0)}
 	}

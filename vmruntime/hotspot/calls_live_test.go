@@ -36,7 +36,8 @@ func guestCalls() map[string][]guestCall {
 		return map[string]float64{g + "$Circle": share, g + "$Square": 1 - share}
 	}
 	var round []guestCall
-	for _, name := range []string{"one", "two", "several", "statics", "half", "specials", "finals", "inherited", "named",
+	for _, name := range []string{"one", "two", "several", "statics", "half", "specials", "finals", "inherited",
+		"named",
 		"byDefault", "object", "lambda", "joins", "factorial", "even", "hidden", "switches", "array", "trivial"} {
 		round = append(round, static(name, 1))
 	}
@@ -47,10 +48,11 @@ func guestCalls() map[string][]guestCall {
 		return []guestCall{{vmruntime.InterfaceCall, g + "$" + function, 1, "", receivers}}
 	}
 	return map[string][]guestCall{
-		"round":     round,
-		"one":       virtual("Shape.area", circles(1)),
-		"two":       virtual("Shape.area", circles(0.75)),
-		"several":   virtual("Shape.area", map[string]float64{g + "$Circle": 0.5, g + "$Square": 0.25, g + "$Line": 0.125, g + "$Point": 0.125}),
+		"round": round,
+		"one":   virtual("Shape.area", circles(1)),
+		"two":   virtual("Shape.area", circles(0.75)),
+		"several": virtual("Shape.area", map[string]float64{g + "$Circle": 0.5, g + "$Square": 0.25, g +
+			"$Line": 0.125, g + "$Point": 0.125}),
 		"statics":   {static("leaf", 3)},
 		"half":      {static("leaf", 0.5)},
 		"inherited": virtual("Shape.common", circles(0.5)),
@@ -65,7 +67,8 @@ func guestCalls() map[string][]guestCall {
 		},
 		"named":     iface("Named.number", circles(0.75)),
 		"byDefault": iface("Named.twice", circles(0.5)),
-		"lambda":    {{vmruntime.InterfaceCall, "java.util.function.IntUnaryOperator.applyAsInt", 1, "", map[string]float64{g + "$$Lambda": 1}}},
+		"lambda": {{vmruntime.InterfaceCall, "java.util.function.IntUnaryOperator.applyAsInt", 1, "",
+			map[string]float64{g + "$$Lambda": 1}}},
 		"joins": {
 			{vmruntime.DynamicCall, "", 1, "java.lang.invoke.Invokers$Holder.linkToTargetMethod", nil},
 			{vmruntime.VirtualCall, "java.lang.String.length", 1, "java.lang.String.length", nil},
@@ -99,13 +102,16 @@ func TestKnownCalls(t *testing.T) {
 			name, rounds string
 			options      []string
 			tolerance    float64 // of ratios
-			recursive    float64 // likewise, of methods that call themselves: C2 inlines them into themselves, and takes over in the middle of them
+			// likewise, of methods that call themselves: C2 inlines them into themselves, and takes
+			// over in the middle of them
+			recursive float64
 		}{
 			{"C1", "30000", []string{"-XX:TieredStopAtLevel=3"}, 0, 0},
 			{"C2", "1000000", nil, 0.02, 0.25},
 		} {
 			t.Run(filepath.Base(home)+"/"+mode.name, func(t *testing.T) {
-				vm := startGuest(t, home, []string{callsSource}, append(mode.options, "hotspot.CallsGuest", mode.rounds)...)
+				vm := startGuest(t, home, []string{callsSource}, append(mode.options, "hotspot.CallsGuest",
+					mode.rounds)...)
 				p := vm.attach(t)
 				g := readCalls(t, p)
 				for name, want := range guestCalls() {
@@ -279,7 +285,8 @@ func TestInlinedCallsAreKnown(t *testing.T) {
 					}
 					call := caller.Call(n.BCI)
 					if call == nil {
-						t.Fatalf("%s has no call at %d, but %s is inlined there", g.name[caller.Method], n.BCI, g.name[n.Method])
+						t.Fatalf("%s has no call at %d, but %s is inlined there", g.name[caller.Method], n.BCI,
+							g.name[n.Method])
 					}
 					inlined++
 					if slices.Contains(targetsOf(*call), n.Method) {
@@ -424,7 +431,8 @@ func TestCompilationEntries(t *testing.T) {
 						replaced++ // by what was just compiled
 					}
 				}
-				if c.VerifiedEntry < c.Entry || c.Entry < c.Begin || c.FrameComplete < c.VerifiedEntry || c.FrameComplete > c.End {
+				if c.VerifiedEntry < c.Entry || c.Entry < c.Begin || c.FrameComplete < c.VerifiedEntry ||
+					c.FrameComplete > c.End {
 					t.Errorf("%+v", c)
 				}
 				site := vmruntime.Site{Kind: vmruntime.Compiled, Version: c.Version, PC: c.VerifiedEntry, Exact: true}

@@ -108,9 +108,11 @@ func callsText(t *testing.T, p *Process) string {
 		return cmp.Or(cmp.Compare(name[a.Method], name[b.Method]), cmp.Compare(a.Method, b.Method))
 	})
 	for _, m := range ordered {
-		fmt.Fprintf(&text, "%s: counted %v, invoked %d, before %d\n", name[m.Method], m.Counted, m.Invocations, m.Before)
+		fmt.Fprintf(&text, "%s: counted %v, invoked %d, before %d\n", name[m.Method], m.Counted, m.Invocations,
+			m.Before)
 		for _, c := range m.Calls {
-			fmt.Fprintf(&text, "  %d %v %d %s%s -> %s\n", c.BCI, c.Kind, c.Count, c.Function, c.Signature, name[c.Target])
+			fmt.Fprintf(&text, "  %d %v %d %s%s -> %s\n", c.BCI, c.Kind, c.Count, c.Function, c.Signature,
+				name[c.Target])
 			for _, r := range c.Receivers {
 				fmt.Fprintf(&text, "    %s %d -> %s\n", r.Class, r.Count, name[r.Target])
 			}
@@ -131,7 +133,8 @@ func callsText(t *testing.T, p *Process) string {
 			}
 			fmt.Fprint(&text, "entered by calls: ")
 		}
-		fmt.Fprintf(&text, "compilation %d of %s: level %d, loop %d, in use %v, entries %d and %d, frame %d of %d bytes\n",
+		fmt.Fprintf(&text, "compilation %d of %s: level %d, loop %d, in use %v, entries %d and %d, frame %d of %d "+
+			"bytes\n",
 			c.Version, name[c.Method], c.Level, c.EntryBCI, c.InUse,
 			c.Entry-c.Begin, c.VerifiedEntry-c.Begin, c.FrameComplete-c.Begin, c.End-c.Begin)
 		site := vmruntime.Site{Kind: vmruntime.Compiled, Version: c.Version, Exact: true}

@@ -52,7 +52,8 @@ func (p *Process) PlaceAt(addr uint64, bases ...uint64) (vmruntime.Place, error)
 	if err != nil {
 		return vmruntime.Place{}, err
 	}
-	return vmruntime.Place{Class: object.Class, Offset: object.Offset, Field: object.Field.Name, Index: object.Index}, nil
+	return vmruntime.Place{Class: object.Class, Offset: object.Offset, Field: object.Field.Name, Index: object.Index},
+		nil
 }
 
 // Cards reads where G1's cards are, once. The other collectors' barriers are inlined as a whole.
@@ -61,7 +62,8 @@ func (p *Process) Cards() (vmruntime.Cards, error) {
 		return *p.cards, nil
 	}
 	if c := p.layout.Objects.Heap.Collector; !p.layout.HasObjects || c != javaheap.CollectorG1 {
-		return vmruntime.Cards{}, fmt.Errorf("the collector of this JVM (%v) is not G1: its stores call nothing that a probe can observe", c)
+		return vmruntime.Cards{}, fmt.Errorf("the collector of this JVM (%v) is not G1: its stores call nothing that "+
+			"a probe can observe", c)
 	}
 	cards, err := p.schema.object.cards.Read(p.memory, p.Number)
 	if l := &p.layout.Objects; err == nil {

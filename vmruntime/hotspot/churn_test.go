@@ -37,7 +37,8 @@ func TestChurn(t *testing.T) {
 			}
 			c := churn{t: t, Process: whole(t, p), names: make(map[uint32]string)}
 			var late [][]vmruntime.Site
-			for start := time.Now(); time.Since(start) < duration || !c.enough() && time.Since(start) < patience; time.Sleep(10 * time.Millisecond) {
+			for start := time.Now(); time.Since(start) < duration || !c.enough() &&
+				time.Since(start) < patience; time.Sleep(10 * time.Millisecond) {
 				now := c.sites()
 				for _, site := range now {
 					c.check(site)
@@ -72,7 +73,8 @@ func (c *churn) sites() (all []vmruntime.Site) {
 	if err := c.codeCache.Walk(&c.schema.blob, func(blobs []codecache.Blob) error {
 		for _, b := range blobs {
 			if c.compiled(&b) {
-				site := vmruntime.Site{Kind: vmruntime.Compiled, Version: b.Version(), PC: (b.Begin + b.End) / 2, Exact: true}
+				site := vmruntime.Site{Kind: vmruntime.Compiled, Version: b.Version(), PC: (b.Begin + b.End) / 2,
+					Exact: true}
 				all = append(all, site)
 			}
 		}

@@ -157,7 +157,8 @@ func (c *code) resolve(methods map[uint64]*method, bias uint32) error {
 	}
 	for i := range c.scopes.Scopes {
 		s := &c.scopes.Scopes[i]
-		s.Line = int32(debuginfo.LineOf(lines[s.Method], max(int(s.BCI), 0), bias)) // -1, before the first bytecode, counts as 0
+		// -1, before the first bytecode, counts as 0
+		s.Line = int32(debuginfo.LineOf(lines[s.Method], max(int(s.BCI), 0), bias))
 	}
 	return nil
 }

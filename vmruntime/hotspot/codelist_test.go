@@ -71,7 +71,8 @@ func TestCodelist(t *testing.T) {
 			}
 			results := make(map[uint32][]vmruntime.Frame)
 			for id, l := range before {
-				frames, err := p.Lookup(vmruntime.Site{Kind: vmruntime.Compiled, Version: l.version, PC: l.begin, Exact: true})
+				frames, err := p.Lookup(vmruntime.Site{Kind: vmruntime.Compiled, Version: l.version, PC: l.begin,
+					Exact: true})
 				if err == nil {
 					results[id] = frames
 				}
@@ -84,7 +85,8 @@ func TestCodelist(t *testing.T) {
 				}
 				compared++
 				b, ok := walked[id]
-				if !ok || b.Addr != want.blob || b.Begin != want.begin || b.End != want.end || int(b.Level) != want.level {
+				if !ok || b.Addr != want.blob || b.Begin != want.begin || b.End != want.end ||
+					int(b.Level) != want.level {
 					t.Errorf("walk: %+v, %v; the guest says %+v", b, ok, want)
 				}
 				frames := results[id]
@@ -159,7 +161,8 @@ func stubName(name string) *regexp.Regexp {
 		return regexp.MustCompile(`^\[vtable stub\]$`)
 	case name == "I2C/C2I adapters":
 		return regexp.MustCompile(`^\[i2c/c2i adapter\]$`)
-	case strings.HasPrefix(name, "StubRoutines"), strings.HasPrefix(name, "VM_Version"), name == "MethodHandles adapters",
+	case strings.HasPrefix(name, "StubRoutines"), strings.HasPrefix(name, "VM_Version"),
+		name == "MethodHandles adapters",
 		strings.HasPrefix(name, "getCPUID"):
 		return regexp.MustCompile(`^\[stub: .+\]$`)
 	}

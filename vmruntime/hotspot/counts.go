@@ -212,7 +212,8 @@ func (r callReader) executed(methods []uint64) (counted, young []*counting, err 
 			}
 		}
 		if len(counted)+len(young) > maxExecuted {
-			return nil, nil, fmt.Errorf("counts of calls: more than %d methods ran: %w", maxExecuted, vmruntime.ErrMalformed)
+			return nil, nil, fmt.Errorf("counts of calls: more than %d methods ran: %w", maxExecuted,
+				vmruntime.ErrMalformed)
 		}
 	}
 	return counted, young, nil

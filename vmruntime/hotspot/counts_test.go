@@ -35,7 +35,8 @@ func TestCounts(t *testing.T) {
 				sum := s.Others
 				for _, row := range s.Rows {
 					sum += row.Count
-					if call != nil && !slices.ContainsFunc(call.Receivers, func(r vmruntime.Receiver) bool { return r.Klass == row.Klass && r.Count == row.Count }) {
+					if call != nil && !slices.ContainsFunc(call.Receivers,
+						func(r vmruntime.Receiver) bool { return r.Klass == row.Klass && r.Count == row.Count }) {
 						t.Errorf("%s: %s at %d: row %+v, receivers %+v", name, method, s.BCI, row, call.Receivers)
 					}
 				}

@@ -237,7 +237,9 @@ type receiverTable struct {
 }
 
 // readReceivers looks methods up that are not known in this epoch, and names classes.
-func (p *Process) readReceivers(asked []dispatch, klasses []uint64, epoch uint32, search *methodSearch) (receiverTable, error) {
+func (p *Process) readReceivers(
+	asked []dispatch, klasses []uint64, epoch uint32, search *methodSearch,
+) (receiverTable, error) {
 	table := receiverTable{schema: &p.schema.profile, epoch: epoch, Process: p, names: make(map[uint64]string)}
 	targets, err := search.targets(asked)
 	if err != nil {

@@ -31,7 +31,8 @@ func (p *Process) readEvidence(b codecache.Blob, header []byte) (e evidence, err
 	var err1, err2, err3 error
 	readSafepoints := func() { e.safepoints, err1 = p.safepoints(header) }
 	size := b.End - b.Begin
-	if b.Tier() != vmruntime.TierC2 || runtime.GOARCH != "amd64" || size > maxScannedCode || p.complete && !p.safepointsOnly {
+	if b.Tier() != vmruntime.TierC2 || runtime.GOARCH != "amd64" || size > maxScannedCode || p.complete &&
+		!p.safepointsOnly {
 		readSafepoints()
 		return e, err1
 	}
@@ -64,7 +65,8 @@ func (p *Process) weigh(t *debuginfo.Table, b codecache.Blob, known evidence) er
 	safepoints := known.safepoints
 	t.Complete = p.complete
 	if p.safepointsOnly {
-		t.Positions = slices.DeleteFunc(t.Positions, func(at debuginfo.Position) bool { return at.Scope != debuginfo.NoScope && !safepoints[at.Offset] })
+		t.Positions = slices.DeleteFunc(t.Positions,
+			func(at debuginfo.Position) bool { return at.Scope != debuginfo.NoScope && !safepoints[at.Offset] })
 		t.Evidence, t.Complete = t.Positions, false
 	} else if safepoints != nil {
 		t.Complete = t.Complete || slices.ContainsFunc(t.Positions, func(at debuginfo.Position) bool {
@@ -82,7 +84,10 @@ func (p *Process) weigh(t *debuginfo.Table, b codecache.Blob, known evidence) er
 		}
 		if len(marks) > 0 {
 			t.Evidence = slices.Concat(t.Positions, marks)
-			slices.SortStableFunc(t.Evidence, func(a, b debuginfo.Position) int { return cmp.Compare(a.Offset, b.Offset) })
+			slices.SortStableFunc(t.Evidence, func(a, b debuginfo.Position) int {
+				return cmp.Compare(a.Offset,
+					b.Offset)
+			})
 		}
 	}
 	return nil
@@ -109,8 +114,12 @@ func (p *Process) safepoints(header []byte) (map[int32]bool, error) {
 }
 
 const (
-	oopMapPair   = 8 // bytes of an ImmutableOopMapPair (src/hotspot/share/compiler/oopMap.hpp): pc offset, offset of the map
-	implicitPair = 8 // bytes in an ImplicitExceptionTable (src/hotspot/share/code/exceptionHandlerTable.hpp): offset, where to
+	// bytes of an ImmutableOopMapPair (src/hotspot/share/compiler/oopMap.hpp): pc offset, offset of
+	// the map
+	oopMapPair = 8
+	// bytes in an ImplicitExceptionTable (src/hotspot/share/code/exceptionHandlerTable.hpp):
+	// offset, where to
+	implicitPair = 8
 )
 
 // table reads the entries behind a header that begins with their number, 32 bits. Nil if it cannot
@@ -190,12 +199,14 @@ func (p *Process) findTrap(called []uint64) error {
 		if p.trap != 0 {
 			return nil
 		}
-		if p.codeCache.HeapOf(addr) != p.codeCache.HeapOf(p.layout.Interpreter.Low) { // all stubs are there, but for few that are made late
+		// all stubs are there, but for few that are made late
+		if p.codeCache.HeapOf(addr) != p.codeCache.HeapOf(p.layout.Interpreter.Low) {
 			continue
 		}
 		name, kind, err := p.blobAt(addr)
 		switch {
-		case errors.Is(err, vmruntime.ErrUnknown), errors.Is(err, vmruntime.ErrStale), errors.Is(err, vmruntime.ErrMalformed):
+		case errors.Is(err, vmruntime.ErrUnknown), errors.Is(err, vmruntime.ErrStale),
+			errors.Is(err, vmruntime.ErrMalformed):
 		case err != nil:
 			return err
 		case kind == codecache.KindStub && strings.Contains(strings.ToLower(name), "uncommon"):

@@ -64,7 +64,8 @@ func ExampleProcess_Lookup() {
 
 // ClassName turns a class as the VM names it into the name in Java source, the same in every run.
 func ExampleClassName() {
-	for _, symbol := range []string{"java/util/HashMap$Node", "[[I", "[Ljava/lang/String;", "app/Main$$Lambda+0x00007f1c4c003400"} {
+	for _, symbol := range []string{"java/util/HashMap$Node", "[[I", "[Ljava/lang/String;",
+		"app/Main$$Lambda+0x00007f1c4c003400"} {
 		fmt.Println(ClassName([]byte(symbol)))
 	}
 	// Output:

@@ -138,7 +138,8 @@ func (p *Process) checkThread(object uint64) error {
 		}
 		head, ok := heads[at]
 		switch {
-		case !ok && p.objects.vtables[1] == [2]uint64{}: // up to JDK 11, nothing says where vtables of the archive (CDS) are
+		// up to JDK 11, nothing says where vtables of the archive (CDS) are
+		case !ok && p.objects.vtables[1] == [2]uint64{}:
 			return errNoEvidence
 		case !ok:
 			return fmt.Errorf("a thread's object leads to %#x, where no class is: %w", klass, vmruntime.ErrMalformed)

@@ -43,7 +43,8 @@ func TestHeaderForms(t *testing.T) {
 			s.narrowKlass, s.klass, s.markKlassBit = vmstructs.Field{}, vmstructs.Field{}, 0
 		}),
 			nil, []headerForm{narrow, inMark}},
-		"wide, not exported": {without(func(s *objectSchema) { s.klass = vmstructs.Field{} }), vmstructs.FlagValues{pointers: 0}, nil},
+		"wide, not exported": {without(func(s *objectSchema) { s.klass = vmstructs.Field{} }),
+			vmstructs.FlagValues{pointers: 0}, nil},
 		"moved": {without(func(s *objectSchema) { s.narrowKlass.Offset, s.markKlassBit = 12, 40 }), nil,
 			[]headerForm{{klass: 12, narrow: true, arrayLength: 16}, {inMark: true, bit: 40, arrayLength: 8}}},
 	} {
@@ -102,7 +103,8 @@ func TestHeaderIsChecked(t *testing.T) {
 			}
 			got := r.attach(t, nil).Layout()
 			if got.Objects != want.Objects || !got.HasObjects {
-				t.Errorf("objects %v: %+v, want %+v; missing %q", got.HasObjects, got.Objects, want.Objects, got.Missing)
+				t.Errorf("objects %v: %+v, want %+v; missing %q", got.HasObjects, got.Objects, want.Objects,
+					got.Missing)
 			}
 		})
 	}
@@ -116,7 +118,8 @@ func TestHeaderContradicted(t *testing.T) {
 		base := r.attach(t, nil).schema.object.klassBase
 		r.memory().At(base, vmstructs.WordSize)[2]++ // 64 KiB on
 		l := r.attach(t, nil).Layout()
-		if missing := strings.Join(l.Missing, " "); l.HasObjects || l.Objects != (javaheap.ObjectLayout{}) || !strings.Contains(missing, "a thread's object leads to") {
+		if missing := strings.Join(l.Missing, " "); l.HasObjects || l.Objects != (javaheap.ObjectLayout{}) ||
+			!strings.Contains(missing, "a thread's object leads to") {
 			t.Errorf("%s: objects %v, missing %q", name, l.HasObjects, l.Missing)
 		}
 	}

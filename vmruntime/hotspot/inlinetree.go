@@ -140,7 +140,8 @@ func (p *Process) madeCalls(of vmruntime.Compilation, c *code) (map[int32]bool, 
 		}
 	}
 	// What was read was this compilation if it still is.
-	if now, err := p.Compilation(vmruntime.Site{Kind: vmruntime.Compiled, PC: of.Begin, Version: of.Version}); err != nil {
+	if now, err := p.Compilation(vmruntime.Site{Kind: vmruntime.Compiled, PC: of.Begin,
+		Version: of.Version}); err != nil {
 		return nil, fmt.Errorf("instructions: %w", err)
 	} else if now.Begin != of.Begin || now.End != of.End {
 		return nil, vmruntime.ErrStale
@@ -153,7 +154,8 @@ func (p *Process) madeCalls(of vmruntime.Compilation, c *code) (map[int32]bool, 
 func (p *Process) leadsToJava(to uint64) bool {
 	// Where the code cache has several parts, stubs are in that of the interpreter; but for some
 	// that are made late and found no room there, which are those on the way to a method.
-	if h := p.codeCache.HeapOf(to); len(p.codeCache.Heaps) > 1 && h != nil && h != p.codeCache.HeapOf(p.layout.Interpreter.Low) {
+	if h := p.codeCache.HeapOf(to); len(p.codeCache.Heaps) > 1 && h != nil &&
+		h != p.codeCache.HeapOf(p.layout.Interpreter.Low) {
 		return true
 	}
 	name, kind, err := p.blobAt(to)
@@ -185,7 +187,8 @@ func (p *Process) blobAt(pc uint64) (name string, kind codecache.Kind, err error
 		return "", 0, err
 	}
 	name, named := p.kinds.Names[pointer]
-	if kind = codecache.KindOf(name); named && kind != codecache.KindNMethod && kind != codecache.KindNative && len(p.stubAt) < maxStubs {
+	if kind = codecache.KindOf(name); named && kind != codecache.KindNMethod && kind != codecache.KindNative &&
+		len(p.stubAt) < maxStubs {
 		if p.stubAt == nil {
 			p.stubAt = map[uint64]string{}
 		}
@@ -198,5 +201,6 @@ func (p *Process) blobAt(pc uint64) (name string, kind codecache.Kind, err error
 // calls lead there until they are made for the first time, or when what was found there before does
 // not fit.
 func resolves(stub string) bool {
-	return strings.Contains(stub, "resolve_") || strings.Contains(stub, "ic_miss") || strings.Contains(stub, "wrong_method")
+	return strings.Contains(stub, "resolve_") || strings.Contains(stub, "ic_miss") ||
+		strings.Contains(stub, "wrong_method")
 }

@@ -16,7 +16,8 @@ import (
 func TestReadVersion(t *testing.T) {
 	m := &vmtest.Image{Base: 0x1000}
 	s := &versionSchema{
-		info:     m.Words(m.Text("OpenJDK 64-Bit Server VM (25.402-b06) for linux-amd64 JRE (1.8.0_402-b06), built on …")),
+		info: m.Words(m.Text("OpenJDK 64-Bit Server VM (25.402-b06) for linux-amd64 JRE (1.8.0_402-b06), built " +
+			"on …")),
 		release:  m.Words(m.Text("25.402-b06")),
 		major:    m.Words(25),
 		jdk:      m.Words(8),
@@ -29,7 +30,8 @@ func TestReadVersion(t *testing.T) {
 	}{
 		{func() {}, 8, "OpenJDK 64-Bit Server VM 25.402 (JDK 8)"},
 		{func() { s.jdk = 0 }, 25, "OpenJDK 64-Bit Server VM 25.402"},
-		{func() { s.release = m.Words(m.Text("17.0.15+6-Debian-1deb12u1")); s.major = m.Words(17) }, 17, "OpenJDK 64-Bit Server VM 17.0.15+6"},
+		{func() { s.release = m.Words(m.Text("17.0.15+6-Debian-1deb12u1")); s.major = m.Words(17) }, 17,
+			"OpenJDK 64-Bit Server VM 17.0.15+6"},
 		{func() { s.release, s.info = 0, 0 }, 17, "HotSpot 17"},
 	} {
 		test.change()

@@ -70,7 +70,8 @@ func startGuest(t testing.TB, home string, sources []string, args ...string) *jv
 func compileGuest(t testing.TB, home string, sources []string) string {
 	t.Helper()
 	classes := t.TempDir()
-	javac := exec.Command(filepath.Join(home, "bin/javac"), append([]string{"-g", "--release", "17", "-d", classes}, sources...)...)
+	javac := exec.Command(filepath.Join(home, "bin/javac"), append([]string{"-g", "--release", "17", "-d", classes},
+		sources...)...)
 	if out, err := javac.CombinedOutput(); err != nil {
 		unavailable(t, fmt.Sprintf("javac: %v\n%s", err, out))
 	}
@@ -79,7 +80,8 @@ func compileGuest(t testing.TB, home string, sources []string) string {
 
 func runGuest(t testing.TB, home, classes string, args ...string) *jvm {
 	t.Helper()
-	cmd := exec.Command(filepath.Join(home, "bin/java"), append([]string{"-cp", classes, "-Xmx64m", "-XX:+UseSerialGC"}, args...)...)
+	cmd := exec.Command(filepath.Join(home, "bin/java"), append([]string{"-cp", classes, "-Xmx64m", "-XX:+UseSerialGC"},
+		args...)...)
 	cmd.Stderr = os.Stderr
 	if _, err := cmd.StdinPipe(); err != nil { // kept open, or the guest ends
 		t.Fatal(err)

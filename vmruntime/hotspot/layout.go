@@ -86,9 +86,11 @@ type ThreadLayout struct {
 	CallStubReturn         uint64 // return address of a Java method that native code called
 	CallWrapper            int32  // entry frame: pointer to its JavaCallWrapper, from the frame pointer
 	WrapperAnchor          uint32 // JavaCallWrapper: the JavaFrameAnchor of the Java frames before
-	UpcallData             uint32 // UpcallStub, a CodeBlob: 32 bits, where its frame has a FrameData, from the stack pointer; 0 if unknown
-	UpcallBehind           bool   // that is behind a reference, which is at UpcallData or 8 bytes on
-	UpcallAnchor           uint32 // FrameData: the JavaFrameAnchor of the Java frames before
+	// UpcallStub, a CodeBlob: 32 bits, where its frame has a FrameData, from the stack pointer; 0
+	// if unknown
+	UpcallData   uint32
+	UpcallBehind bool   // that is behind a reference, which is at UpcallData or 8 bytes on
+	UpcallAnchor uint32 // FrameData: the JavaFrameAnchor of the Java frames before
 }
 
 // InterpreterLayout is a frame of the interpreter: offsets from the frame pointer. The VM does
@@ -136,7 +138,9 @@ type LoomLayout struct {
 
 // MountedLayout leads from a JavaThread to the virtual thread that runs on it.
 type MountedLayout struct {
-	Current uint32 // JavaThread: a handle, like ThreadObject, of the java.lang.Thread that Java code on it sees as the current one
+	// JavaThread: a handle, like ThreadObject, of the java.lang.Thread that Java code on it sees as
+	// the current one
+	Current uint32
 	ID      uint32 // in a java.lang.Thread: its number, 64 bits, which no other thread of the VM ever has
 }
 
@@ -150,9 +154,10 @@ type ChunkLayout struct {
 
 	// In a StackChunk, of which Stack is the first word of the frames.
 	Parent, Continuation uint32 // references: the next older StackChunk; the Continuation that it belongs to
-	Size, SP             uint32 // 32 bits: how many words there are; which of them is the innermost frame's stack pointer
-	Bottom               uint32 // 32 bits: which word the outermost frame ends at
-	BottomIsArgSize      bool   // Bottom is how many words from the end, those of the outermost frame's arguments
-	PC                   uint32 // 64 bits: where the innermost frame is
-	Stack                uint32
+	// 32 bits: how many words there are; which of them is the innermost frame's stack pointer
+	Size, SP        uint32
+	Bottom          uint32 // 32 bits: which word the outermost frame ends at
+	BottomIsArgSize bool   // Bottom is how many words from the end, those of the outermost frame's arguments
+	PC              uint32 // 64 bits: where the innermost frame is
+	Stack           uint32
 }

@@ -131,13 +131,17 @@ func (p *Process) layoutThreadIDs() error {
 	case errors.Is(err, vmruntime.ErrStarting):
 		return err
 	case err != nil:
-		p.missing(fmt.Sprintf("The Java threads of this JVM cannot be identified, because its libjvm has no symbol Thread::_thr_current "+
-			"(it is stripped, older than JDK 9, or built for musl), and %v: the Java callers of native code are missing.", err))
+		p.missing(fmt.Sprintf("The Java threads of this JVM cannot be identified, because its libjvm has no symbol "+
+			"Thread::_thr_current "+
+			"(it is stripped, older than JDK 9, or built for musl), and %v: the Java callers of native code are "+
+			"missing.", err))
 		return nil
 	}
 	l.ByID = true
-	p.note("Threads of this JVM are found by their ids, because its libjvm has no symbol Thread::_thr_current (it is stripped, older than " +
-		"JDK 9, or built for musl). Samples of a thread in native code have no Java callers until the agent has sampled it in Java " +
+	p.note("Threads of this JVM are found by their ids, because its libjvm has no symbol Thread::_thr_current (it is " +
+		"stripped, older than " +
+		"JDK 9, or built for musl). Samples of a thread in native code have no Java callers until the agent has " +
+		"sampled it in Java " +
 		"code, or has read it in the JVM's list of threads (at most 4 times a second).")
 	return nil
 }

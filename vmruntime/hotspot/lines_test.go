@@ -64,7 +64,8 @@ var (
 // javap returns the line tables of the guest's class: function, bytecode index, line.
 func javap(t *testing.T, vm *jvm) map[string]map[int32]int {
 	t.Helper()
-	javap := exec.Command(filepath.Join(vm.home, "bin/javap"), "-c", "-l", "-p", "-cp", vm.classes, "hotspot.ScopesGuest")
+	javap := exec.Command(filepath.Join(vm.home, "bin/javap"), "-c", "-l", "-p", "-cp", vm.classes,
+		"hotspot.ScopesGuest")
 	out, err := javap.Output()
 	if err != nil {
 		t.Fatal(fmt.Errorf("javap: %w", err))

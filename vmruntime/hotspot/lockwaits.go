@@ -41,7 +41,10 @@ func (p *Process) LockWaits() ([]vmruntime.LockWait, error) {
 	if err != nil {
 		return nil, fmt.Errorf("objects of threads: %w", err)
 	}
-	blockers, err := p.follow(javaThreads, epoch, func(f Field) bool { return f.Class == classThread && f.Name == "parkBlocker" })
+	blockers, err := p.follow(javaThreads, epoch, func(f Field) bool {
+		return f.Class == classThread &&
+			f.Name == "parkBlocker"
+	})
 	if err != nil {
 		return nil, fmt.Errorf("what threads park for: %w", err)
 	}
@@ -103,7 +106,10 @@ func (p *Process) describeLocks(waits []vmruntime.LockWait, threads []vmruntime.
 	if err != nil {
 		return fmt.Errorf("owners of monitors: %w", err)
 	}
-	owners, err := p.references(fieldsOf(objects, classes, func(f Field) bool { return f.Class == classOwnable && f.Name == "exclusiveOwnerThread" }))
+	owners, err := p.references(fieldsOf(objects, classes, func(f Field) bool {
+		return f.Class == classOwnable &&
+			f.Name == "exclusiveOwnerThread"
+	}))
 	if err != nil {
 		return fmt.Errorf("owners of locks: %w", err)
 	}
@@ -147,7 +153,10 @@ func (p *Process) ownerIDs(threads []vmruntime.Thread, javaThreads []uint64) (ma
 		if err != nil {
 			return nil, fmt.Errorf("classes of threads: %w", err)
 		}
-		numbers, err := p.words(fieldsOf(javaThreads, classes, func(f Field) bool { return f.Class == classThread && f.Name == "tid" }), vmstructs.WordSize)
+		numbers, err := p.words(fieldsOf(javaThreads, classes, func(f Field) bool {
+			return f.Class == classThread &&
+				f.Name == "tid"
+		}), vmstructs.WordSize)
 		if err != nil {
 			return nil, fmt.Errorf("numbers of threads: %w", err)
 		}
@@ -214,7 +223,8 @@ func (p *Process) onStack(addr uint64, threads []vmruntime.Thread) uint32 {
 	}
 	t := &p.layout.Thread
 	for _, thread := range threads {
-		bounds, err := p.words([]uint64{thread.Address + uint64(t.StackBase), thread.Address + uint64(t.StackSize)}, vmstructs.WordSize)
+		bounds, err := p.words([]uint64{thread.Address + uint64(t.StackBase), thread.Address + uint64(t.StackSize)},
+			vmstructs.WordSize)
 		if err == nil && addr < bounds[0] && bounds[0]-addr <= bounds[1] {
 			return thread.ID
 		}

@@ -300,7 +300,8 @@ func TestInterpretedWithoutEpoch(t *testing.T) {
 		site := vmruntime.Site{Kind: vmruntime.Interpreted, Method: p.blob.Method, BCI: -1}
 		for range 2 {
 			before := reads
-			if frames, err := p.Lookup(site); err != nil || frames[0].BCI != -1 || frames[0].Line != 0 || reads == before {
+			if frames, err := p.Lookup(site); err != nil || frames[0].BCI != -1 || frames[0].Line != 0 ||
+				reads == before {
 				t.Errorf("%+v, %v, %d reads", frames, err, reads-before)
 			}
 		}
@@ -320,7 +321,8 @@ func TestAnnouncedCode(t *testing.T) {
 			Class: "app/Main$$Lambda$3+0x0000000800c02a18", Name: "run\n", Signature: "()V",
 		})
 		frames, err := p.Lookup(gone)
-		if err != nil || len(frames) != 1 || frames[0].Function != "app.Main$$Lambda.run\ufffd" || !frames[0].Approximate {
+		if err != nil || len(frames) != 1 || frames[0].Function != "app.Main$$Lambda.run\ufffd" ||
+			!frames[0].Approximate {
 			t.Errorf("announced: %+v, %v", frames, err)
 		}
 		gone.PC += 1 << 20
@@ -342,7 +344,8 @@ func TestStubMadeRoom(t *testing.T) {
 
 func TestUnknownSites(t *testing.T) {
 	eachRecording(t, func(t *testing.T, p *patient) {
-		for _, site := range []vmruntime.Site{{}, {Kind: 99}, {Kind: vmruntime.Compiled, PC: 1}, {Kind: vmruntime.Stub, PC: p.codeCache.Heaps[0].High}} {
+		for _, site := range []vmruntime.Site{{}, {Kind: 99}, {Kind: vmruntime.Compiled, PC: 1},
+			{Kind: vmruntime.Stub, PC: p.codeCache.Heaps[0].High}} {
 			if frames, err := p.Lookup(site); !errors.Is(err, vmruntime.ErrUnknown) {
 				t.Errorf("%+v: %+v, %v", site, frames, err)
 			}

@@ -36,7 +36,8 @@ func (p *Process) layoutLoom() error {
 		return err
 	}
 	if l.ReturnBarrier == 0 {
-		p.missing("The return barrier of virtual threads was not found: their stacks may look complete when they are not.")
+		p.missing("The return barrier of virtual threads was not found: their stacks may look complete when they are " +
+			"not.")
 		return nil
 	}
 	const attempts = 3 // the JVM may unload classes during a read
@@ -58,7 +59,8 @@ func (p *Process) layoutLoom() error {
 func (p *Process) layoutMounted() {
 	l, err := p.mountedLayout()
 	if err != nil {
-		p.missing(fmt.Sprintf("The virtual thread that a thread of the kernel runs cannot be read (%v): virtual threads are not followed.", err))
+		p.missing(fmt.Sprintf("The virtual thread that a thread of the kernel runs cannot be read (%v): virtual "+
+			"threads are not followed.", err))
 		return
 	}
 	p.layout.Loom.Mounted, p.layout.Loom.HasMounted = l, true
@@ -73,7 +75,8 @@ func (p *Process) mountedLayout() (l MountedLayout, err error) {
 	s := &p.schema.thread
 	// javaThread.hpp: JavaThread::_vthread is not exported. It is between two that are.
 	l.Current = s.threadObject.Offset + vmstructs.WordSize
-	if !s.threadObject.Known || !s.tiThread.Known || s.tiThread.Offset != l.Current+vmstructs.WordSize || !p.layout.HasObjects {
+	if !s.threadObject.Known || !s.tiThread.Known || s.tiThread.Offset != l.Current+vmstructs.WordSize ||
+		!p.layout.HasObjects {
 		return l, errors.New("the VM does not export where it is")
 	}
 	const attempts = 3 // the JVM may unload classes during a read

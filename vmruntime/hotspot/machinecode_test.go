@@ -82,7 +82,8 @@ func TestConditionalJumps(t *testing.T) {
 
 func TestIsPoll(t *testing.T) {
 	for name, code := range map[string][]byte{
-		"test eax, [r10]": {0x41, 0x85, 0x02}, "test eax, [rax]": {0x85, 0x00}, "test eax, [r12]": {0x41, 0x85, 0x04, 0x24},
+		"test eax, [r10]": {0x41, 0x85, 0x02}, "test eax, [rax]": {0x85, 0x00},
+		"test eax, [r12]":     {0x41, 0x85, 0x04, 0x24},
 		"test eax, [r13 + 0]": {0x41, 0x85, 0x45, 0x00}, "test eax, [rip + 8]": {0x85, 0x05, 8, 0, 0, 0},
 	} {
 		if !isPoll(code) {
@@ -90,7 +91,8 @@ func TestIsPoll(t *testing.T) {
 		}
 	}
 	for name, code := range map[string][]byte{
-		"test eax, eax": {0x85, 0xc0}, "test ecx, [rax]": {0x85, 0x08}, "nothing": {}, "cut off": {0x41, 0x85}, "cmp eax, [rax]": {0x3b, 0x00},
+		"test eax, eax": {0x85, 0xc0}, "test ecx, [rax]": {0x85, 0x08}, "nothing": {}, "cut off": {0x41, 0x85},
+		"cmp eax, [rax]": {0x3b, 0x00},
 	} {
 		if isPoll(code) {
 			t.Errorf("%s is a poll", name)

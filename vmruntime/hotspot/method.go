@@ -95,7 +95,8 @@ type methodBody struct {
 
 // differs reports whether a method with one body cannot be that with the other.
 func (b methodBody) differs(other methodBody) bool {
-	return b.constMethod != other.constMethod || b.shape != other.shape || b.name != other.name && b.name != 0 && other.name != 0
+	return b.constMethod != other.constMethod || b.shape != other.shape || b.name != other.name && b.name != 0 &&
+		other.name != 0
 }
 
 // nameWord is methodBody.name. The kernel side computes the same (read_method_name in

@@ -44,7 +44,8 @@ func TestAllMethods(t *testing.T) {
 				}
 				sites += len(c.Sites)
 			}
-			t.Logf("%d methods in %v, %d counted, with %d calls, in %v, of which the counters took %v", len(methods), listed, counted, sites, read, took)
+			t.Logf("%d methods in %v, %d counted, with %d calls, in %v, of which the counters took %v", len(methods),
+				listed, counted, sites, read, took)
 			if counted < 50 || sites < 50 {
 				t.Errorf("%d of %d methods are counted, with %d calls", counted, len(methods), sites)
 			}

@@ -44,7 +44,8 @@ func dropHiddenSuffix(class string) string {
 		return class
 	}
 	suffix := class[i+1:]
-	if address, found := strings.CutPrefix(suffix, "0x"); found && isHex(address) || class[i] == '/' && isNumber(suffix) {
+	if address, found := strings.CutPrefix(suffix, "0x"); found && isHex(address) || class[i] == '/' &&
+		isNumber(suffix) {
 		return class[:i]
 	}
 	return class

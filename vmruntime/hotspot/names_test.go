@@ -38,7 +38,8 @@ func FuzzNames(f *testing.F) {
 	f.Add([]byte("[[I"), []byte("\x00"))
 	f.Fuzz(func(t *testing.T, class, method []byte) {
 		name := functionName(vmstructs.CleanText(class), vmstructs.CleanText(method))
-		if !utf8.ValidString(name) || len(name) > 2*vmstructs.MaxNameBytes+1 || strings.ContainsFunc(name, unicode.IsControl) {
+		if !utf8.ValidString(name) || len(name) > 2*vmstructs.MaxNameBytes+1 ||
+			strings.ContainsFunc(name, unicode.IsControl) {
 			t.Fatalf("%q, %q: %q", class, method, name)
 		}
 	})
@@ -87,12 +88,14 @@ func TestFieldTypes(t *testing.T) {
 
 // FuzzClassName checks that names are fit for people and tools, whatever the guest says.
 func FuzzClassName(f *testing.F) {
-	for _, seed := range []string{"[[Ljava/lang/String;", "Foo$$Lambda+0x00007f1c4c003400", "[B", "[", "\xed\xa0\xbd\xed\xb8\x80"} {
+	for _, seed := range []string{"[[Ljava/lang/String;", "Foo$$Lambda+0x00007f1c4c003400", "[B", "[",
+		"\xed\xa0\xbd\xed\xb8\x80"} {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, symbol []byte) {
 		name := ClassName(symbol)
-		if !utf8.ValidString(name) || strings.ContainsFunc(name, unicode.IsControl) || len(name) > vmstructs.MaxNameBytes+2*maxDimensions {
+		if !utf8.ValidString(name) || strings.ContainsFunc(name, unicode.IsControl) ||
+			len(name) > vmstructs.MaxNameBytes+2*maxDimensions {
 			t.Fatalf("%q: %q", symbol, name)
 		}
 		if (name == "") != (len(symbol) == 0) {

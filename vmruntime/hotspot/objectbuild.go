@@ -64,7 +64,8 @@ func (p *Process) readObjectLayout() (flags vmstructs.FlagValues, l javaheap.Obj
 		MonitorOwner:          s.monitorOwner.Offset,
 		MonitorObjectIsHandle: p.version.monitorHandles(),
 	}
-	if _, known := flags["UseTLAB"]; known && !flags.On("UseTLAB") { // then old JDKs do not set the bounds, so that they are anything: let each buffer be empty
+	// then old JDKs do not set the bounds, so that they are anything: let each buffer be empty
+	if _, known := flags["UseTLAB"]; known && !flags.On("UseTLAB") {
 		l.TLABTop, l.TLABEnd = l.TLABStart, l.TLABStart
 	}
 	if s.linked() {
@@ -149,7 +150,8 @@ func (p *Process) narrowing(baseAt, shiftAt uint64) (base uint64, shift uint8, e
 	if n := vmstructs.Number(b); n <= maxShift {
 		return base, uint8(n), nil
 	}
-	return 0, 0, fmt.Errorf("narrow pointers that are shifted by %d bits: %w", vmstructs.Number(b), vmruntime.ErrMalformed)
+	return 0, 0, fmt.Errorf("narrow pointers that are shifted by %d bits: %w", vmstructs.Number(b),
+		vmruntime.ErrMalformed)
 }
 
 // layoutParkBlocker finds a field of java.lang.Thread, through the object of any thread.

@@ -20,19 +20,24 @@ type heapKind struct {
 }
 
 var heapKinds = map[string]heapKind{
-	"Serial":              {javaheap.CollectorSerial, []string{"-XX:+UseSerialGC"}, 8},
-	"Parallel":            {javaheap.CollectorParallel, []string{"-XX:+UseParallelGC"}, 8},
-	"G1":                  {javaheap.CollectorG1, []string{"-XX:+UseG1GC"}, 8},
-	"ZGC":                 {javaheap.CollectorZ, []string{"-XX:+UseZGC"}, 17},
-	"Shenandoah":          {javaheap.CollectorShenandoah, []string{"-XX:+UseShenandoahGC"}, 17},
-	"Epsilon":             {javaheap.CollectorEpsilon, []string{"-XX:+UnlockExperimentalVMOptions", "-XX:+UseEpsilonGC"}, 17},
-	"wide classes":        {javaheap.CollectorSerial, []string{"-XX:+UseSerialGC", "-XX:-UseCompressedClassPointers"}, 8},
-	"wide references":     {javaheap.CollectorG1, []string{"-XX:+UseG1GC", "-XX:-UseCompressedOops"}, 8},
-	"no archive":          {javaheap.CollectorG1, []string{"-XX:+UseG1GC", "-Xshare:off"}, 8},
-	"large alignment":     {javaheap.CollectorG1, []string{"-XX:+UseG1GC", "-XX:ObjectAlignmentInBytes=32"}, 8},
-	"high heap":           {javaheap.CollectorParallel, []string{"-XX:+UseParallelGC", "-XX:HeapBaseMinAddress=64g"}, 8},
-	"compact headers":     {javaheap.CollectorG1, []string{"-XX:+UseG1GC", "-XX:+UnlockExperimentalVMOptions", "-XX:+UseCompactObjectHeaders"}, 24},
-	"compact headers ZGC": {javaheap.CollectorZ, []string{"-XX:+UseZGC", "-XX:+UnlockExperimentalVMOptions", "-XX:+UseCompactObjectHeaders"}, 24},
+	"Serial":     {javaheap.CollectorSerial, []string{"-XX:+UseSerialGC"}, 8},
+	"Parallel":   {javaheap.CollectorParallel, []string{"-XX:+UseParallelGC"}, 8},
+	"G1":         {javaheap.CollectorG1, []string{"-XX:+UseG1GC"}, 8},
+	"ZGC":        {javaheap.CollectorZ, []string{"-XX:+UseZGC"}, 17},
+	"Shenandoah": {javaheap.CollectorShenandoah, []string{"-XX:+UseShenandoahGC"}, 17},
+	"Epsilon": {javaheap.CollectorEpsilon, []string{"-XX:+UnlockExperimentalVMOptions",
+		"-XX:+UseEpsilonGC"}, 17},
+	"wide classes": {javaheap.CollectorSerial, []string{"-XX:+UseSerialGC", "-XX:-UseCompressedClassPointers"},
+		8},
+	"wide references": {javaheap.CollectorG1, []string{"-XX:+UseG1GC", "-XX:-UseCompressedOops"}, 8},
+	"no archive":      {javaheap.CollectorG1, []string{"-XX:+UseG1GC", "-Xshare:off"}, 8},
+	"large alignment": {javaheap.CollectorG1, []string{"-XX:+UseG1GC", "-XX:ObjectAlignmentInBytes=32"}, 8},
+	"high heap": {javaheap.CollectorParallel, []string{"-XX:+UseParallelGC", "-XX:HeapBaseMinAddress=64g"},
+		8},
+	"compact headers": {javaheap.CollectorG1, []string{"-XX:+UseG1GC", "-XX:+UnlockExperimentalVMOptions",
+		"-XX:+UseCompactObjectHeaders"}, 24},
+	"compact headers ZGC": {javaheap.CollectorZ, []string{"-XX:+UseZGC", "-XX:+UnlockExperimentalVMOptions",
+		"-XX:+UseCompactObjectHeaders"}, 24},
 }
 
 // TestLiveObjects finds the guest's objects by what is in them, in the heap of every collector.
@@ -48,7 +53,8 @@ func TestLiveObjects(t *testing.T) {
 				continue
 			}
 			t.Run(filepath.Base(home)+"/"+name, func(t *testing.T) {
-				options := append([]string{"-XX:-UseSerialGC", "-Xlog:disable", "-Xlog:all=error:stderr"}, kind.options...)
+				options := append([]string{"-XX:-UseSerialGC", "-Xlog:disable", "-Xlog:all=error:stderr"},
+					kind.options...)
 				if version >= 23 {
 					options = append(options, "--sun-misc-unsafe-memory-access=allow")
 				}
@@ -79,7 +85,8 @@ func TestLiveForwarding(t *testing.T) {
 		classes := compileGuest(t, home, []string{objectsSource})
 		for _, most := range []string{"64m", "512m", "600m"} {
 			t.Run(filepath.Base(home)+"/"+most, func(t *testing.T) {
-				vm := runGuest(t, home, classes, "-XX:-UseSerialGC", "-XX:+UseZGC", "-Xmx"+most, "-Xlog:disable", "-Xlog:all=error:stderr",
+				vm := runGuest(t, home, classes, "-XX:-UseSerialGC", "-XX:+UseZGC", "-Xmx"+most, "-Xlog:disable",
+					"-Xlog:all=error:stderr",
 					"--sun-misc-unsafe-memory-access=allow", "hotspot.ObjectsGuest")
 				p := vm.attach(t)
 				f := p.Layout().Objects.Forwarding
@@ -147,7 +154,8 @@ func (g *objectsGuest) testFields(t *testing.T) {
 	if len(g.offsets) < 20 {
 		t.Errorf("the guest said only %v", g.offsets)
 	}
-	if want := g.offsets["java.lang.Thread.parkBlocker:java.lang.Object"]; !g.p.layout.Objects.HasParkBlocker || uint64(g.p.layout.Objects.ParkBlocker) != want {
+	if want := g.offsets["java.lang.Thread.parkBlocker:java.lang.Object"]; !g.p.layout.Objects.HasParkBlocker ||
+		uint64(g.p.layout.Objects.ParkBlocker) != want {
 		t.Errorf("parkBlocker is at %d, want %d", g.p.layout.Objects.ParkBlocker, want)
 	}
 	if class.Name != "hotspot.ObjectsGuest$Known" || class.InstanceSize() != known.Size || known.Size%8 != 0 {
@@ -193,7 +201,8 @@ func (g *objectsGuest) testPlaces(t *testing.T) {
 		if err != nil || at.Start != o.Start || at.Offset != offset {
 			t.Fatalf("byte %d: %+v, %v", offset, at, err)
 		}
-		if based, err := g.p.ObjectAt(o.Start+offset, 1, o.Start-64, o.Start, g.p.layout.Objects.Heap.Low); err != nil || *based != *at {
+		if based, err := g.p.ObjectAt(o.Start+offset, 1, o.Start-64, o.Start,
+			g.p.layout.Objects.Heap.Low); err != nil || *based != *at {
 			t.Errorf("byte %d by its base: %+v, %v, want %+v", offset, based, err, at)
 		}
 		if at.Field != (Field{}) {
@@ -221,7 +230,8 @@ func (g *objectsGuest) testPlaces(t *testing.T) {
 	if found, err := g.p.ObjectAt(far); err == nil && found.Class == "long[]" && found.Start == large.Start {
 		t.Errorf("%d bytes into an array, without its base: %+v", far-large.Start, found)
 	}
-	if found, err := g.p.ObjectAt(far, large.Start); err != nil || found.Class != "long[]" || found.Index != (400_000-int(large.Offset))/8+7 {
+	if found, err := g.p.ObjectAt(far, large.Start); err != nil || found.Class != "long[]" ||
+		found.Index != (400_000-int(large.Offset))/8+7 {
 		t.Errorf("%d bytes into an array, with its base: %+v, %v", far-large.Start, found, err)
 	}
 }
@@ -251,7 +261,8 @@ func (g *objectsGuest) testWalk(t *testing.T) {
 			far++
 		case o.Class == "jdk.internal.vm.FillerElement[]" || o.Class == "int[]":
 			// may be what collections make of dead objects: these are still in there
-		case err != nil || found.Start != start || found.Size != o.Size || found.Class != o.Class || found.Offset != offset:
+		case err != nil || found.Start != start || found.Size != o.Size || found.Class != o.Class ||
+			found.Offset != offset:
 			wrong++
 			t.Logf("byte %d of %+v is taken for %+v, %v", offset, o, found, err)
 		case found.Index >= 0:
@@ -287,7 +298,8 @@ func (g *objectsGuest) testGenerations(t *testing.T) {
 			t.Fatalf("rule %d", rule)
 		}
 	default:
-		if rule != javaheap.GenerationsUnknown || !strings.Contains(strings.Join(g.p.layout.Missing, " "), "Generations") {
+		if rule != javaheap.GenerationsUnknown || !strings.Contains(strings.Join(g.p.layout.Missing, " "),
+			"Generations") {
 			t.Errorf("rule %d, missing %q", rule, g.p.layout.Missing)
 		}
 	}
@@ -309,7 +321,8 @@ func (g *objectsGuest) testGenerations(t *testing.T) {
 			t.Errorf("old object is %v, fresh one %v", old, fresh)
 		}
 	case javaheap.GenerationsByRegion:
-		if !old["old"] || !fresh["eden"] || len(fresh) != 1 || !large["humongous"] && g.p.layout.Objects.Heap.RegionShift == 20 {
+		if !old["old"] || !fresh["eden"] || len(fresh) != 1 || !large["humongous"] &&
+			g.p.layout.Objects.Heap.RegionShift == 20 {
 			t.Errorf("old object is %v, fresh one %v, large one %v", old, fresh, large)
 		}
 	default:
@@ -360,7 +373,8 @@ func (g *objectsGuest) testMonitor(t *testing.T) {
 		if err == nil && l.MonitorObjectIsHandle {
 			object, err = g.p.handle(object)
 		}
-		if mask := l.Heap.Low - 1; l.Heap.Collector == javaheap.CollectorZ && !l.OopIsColoured { // each view has another address
+		// each view has another address
+		if mask := l.Heap.Low - 1; l.Heap.Collector == javaheap.CollectorZ && !l.OopIsColoured {
 			object, start = object&mask, start&mask
 		}
 		if err != nil || object != start {
@@ -387,7 +401,8 @@ func (g *objectsGuest) testThreadNames(t *testing.T) {
 			continue
 		}
 		switch kernel := strings.TrimSpace(string(comm)); {
-		case kernel == "java", strings.HasPrefix(name, kernel), strings.Contains(kernel, ".."): // JDK 8 names few threads, and late ones leave out the middle
+		// JDK 8 names few threads, and late ones leave out the middle
+		case kernel == "java", strings.HasPrefix(name, kernel), strings.Contains(kernel, ".."):
 		default:
 			t.Errorf("thread %d is %q, and %q to the kernel", id, name, kernel)
 		}

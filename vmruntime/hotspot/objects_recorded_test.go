@@ -90,7 +90,8 @@ func objectText(p *Process, q question) string {
 	if o.Index < 0 {
 		place = o.Field.test()
 	}
-	return fmt.Sprintf("%x base %x: %s+%d of %d %s (%v)\n", q.addr, q.base, o.Class, o.Offset, o.Size, place, generation)
+	return fmt.Sprintf("%x base %x: %s+%d of %d %s (%v)\n", q.addr, q.base, o.Class, o.Offset, o.Size, place,
+		generation)
 }
 
 // recordObjects runs the guest, and writes down what is found around the numbers that it knows.
@@ -117,7 +118,8 @@ func recordObjects(t *testing.T, name string) {
 		}
 		questions = append(questions, question{addr + 2*scanBytes, 0}, question{addr + 2*scanBytes, base})
 	}
-	questions = append(questions, question{g.p.layout.Objects.Heap.Low - 1, 0}, question{g.p.layout.Objects.Heap.High, 0})
+	questions = append(questions, question{g.p.layout.Objects.Heap.Low - 1, 0},
+		question{g.p.layout.Objects.Heap.High, 0})
 
 	recorder := &recorder{Memory: vm.mem}
 	vm.mem = recorder
@@ -186,7 +188,8 @@ func TestObjectsStale(t *testing.T) {
 	if _, err := p.Klass(klass, 1); err != vmruntime.ErrStale {
 		t.Errorf("class of an epoch that is over: %v", err)
 	}
-	clear(p.memory.Mem.(*vmstructs.Weave).Memory.(*vmtest.Memory).At(p.schema.object.name.At(klass), 8)) // another class has no name there
+	// another class has no name there
+	clear(p.memory.Mem.(*vmstructs.Weave).Memory.(*vmtest.Memory).At(p.schema.object.name.At(klass), 8))
 	if class, err := p.Klass(klass, 2); err == nil {
 		t.Errorf("a class of the epoch before: %+v", class)
 	}
@@ -207,12 +210,14 @@ func TestObjectsMissing(t *testing.T) {
 			heap := vmstructs.Number(mem.At(static, 8))
 			clear(mem.At(p.schema.object.heap.Reserved.At(heap), 16))
 		}, nil, "The object layout of this JVM is unknown"},
-		{func(p *Process, mem *vmtest.Memory) { copy(mem.At(p.schema.object.klassShift, 4), "\x40\x00\x00\x00") }, nil, "The object layout of this JVM"},
+		{func(p *Process, mem *vmtest.Memory) { copy(mem.At(p.schema.object.klassShift, 4), "\x40\x00\x00\x00") }, nil,
+			"The object layout of this JVM"},
 		{func(p *Process, mem *vmtest.Memory) {
 			heap := vmstructs.Number(mem.At(static, 8))
 			clear(mem.At(p.schema.object.heap.RegionShift.At(heap), 4))
 		}, nil, "The object layout of this JVM"},
-		{func(p *Process, mem *vmtest.Memory) { clear(mem.At(p.schema.object.threadList, 8)) }, vmruntime.ErrStarting, ""},
+		{func(p *Process, mem *vmtest.Memory) { clear(mem.At(p.schema.object.threadList, 8)) }, vmruntime.ErrStarting,
+			""},
 	} {
 		fresh := loadRecording(t, "testdata/objects25.gz")
 		mem := fresh.memory()
@@ -229,7 +234,8 @@ func TestObjectsMissing(t *testing.T) {
 			continue
 		}
 		l := got.(*Process).Layout()
-		if l.HasObjects || l.Objects != (javaheap.ObjectLayout{}) || !strings.Contains(strings.Join(l.Missing, " "), test.missing) {
+		if l.HasObjects || l.Objects != (javaheap.ObjectLayout{}) ||
+			!strings.Contains(strings.Join(l.Missing, " "), test.missing) {
 			t.Errorf("objects %v, missing %q, want %q", l.HasObjects, l.Missing, test.missing)
 		}
 		if o, err := got.(*Process).ObjectAt(p.layout.Objects.Heap.Low + 64); err == nil {
@@ -273,7 +279,8 @@ func TestClassAtZero(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 			continue
 		}
-		if l := guest.(*Process).Layout(); l.Objects.HasParkBlocker || !strings.Contains(strings.Join(l.Missing, " "), "parkBlocker") {
+		if l := guest.(*Process).Layout(); l.Objects.HasParkBlocker ||
+			!strings.Contains(strings.Join(l.Missing, " "), "parkBlocker") {
 			t.Errorf("%s: parkBlocker %v, missing %q", name, l.Objects.HasParkBlocker, l.Missing)
 		}
 	}

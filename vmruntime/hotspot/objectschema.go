@@ -16,17 +16,20 @@ type objectSchema struct {
 
 	markBits                  uint64          // of a mark word, the hash included
 	layoutHelper, name, super vmstructs.Field // of Klass
-	superCheck                vmstructs.Field // of Klass: offset in it of the pointer to itself among those to its superclasses
-	primary, secondary        vmstructs.Field // of Klass: the first of these, and where superCheck leads if there are more
-	primaryLimit              uint64
-	mirror                    vmstructs.Field // of Klass: a handle of its java.lang.Class
-	constants                 vmstructs.Field // of InstanceKlass
-	fieldArray, fieldCount    vmstructs.Field // of InstanceKlass up to JDK 20: Array<u2>*, and how many of them are declared
-	fieldStream               vmstructs.Field // of InstanceKlass from JDK 21 on: Array<u1>*
-	arrayLength               vmstructs.Field
-	shortArray, byteArray     vmstructs.Field
-	fieldBits                 javaheap.FieldBits
-	vmSymbols                 uint64 // static array of Symbol*, 0 if unknown
+	// of Klass: offset in it of the pointer to itself among those to its superclasses
+	superCheck vmstructs.Field
+	// of Klass: the first of these, and where superCheck leads if there are more
+	primary, secondary vmstructs.Field
+	primaryLimit       uint64
+	mirror             vmstructs.Field // of Klass: a handle of its java.lang.Class
+	constants          vmstructs.Field // of InstanceKlass
+	// of InstanceKlass up to JDK 20: Array<u2>*, and how many of them are declared
+	fieldArray, fieldCount vmstructs.Field
+	fieldStream            vmstructs.Field // of InstanceKlass from JDK 21 on: Array<u1>*
+	arrayLength            vmstructs.Field
+	shortArray, byteArray  vmstructs.Field
+	fieldBits              javaheap.FieldBits
+	vmSymbols              uint64 // static array of Symbol*, 0 if unknown
 
 	// Statics: offsets in java.lang.Class of its Klass*, that of the array of it, and its size in
 	// words.
@@ -42,7 +45,8 @@ type objectSchema struct {
 	nextThread                  vmstructs.Field
 	monitorObject, monitorOwner vmstructs.Field // of ObjectMonitor
 	pendingMonitor              vmstructs.Field // of JavaThread: the monitor that it waits to enter
-	lockStack                   vmstructs.Field // of JavaThread: of the objects that it has locked, where monitors do not say so
+	// of JavaThread: of the objects that it has locked, where monitors do not say so
+	lockStack                   vmstructs.Field
 	lockStackTop, lockStackBase vmstructs.Field // of LockStack
 
 	wellKnown uint64 // static: classes that the VM itself knows, from java.lang.Object on; 0 if unknown

@@ -195,7 +195,8 @@ func (g *objectsGuest) text(t *testing.T, object uint64) string {
 			if err != nil || head[l.ClassOf(first)].name != "byte[]" {
 				return ""
 			}
-			text, err := g.p.memory.Bytes(array+head[l.ClassOf(first)].shape.Header, vmstructs.Number(first[l.ArrayLength:l.ArrayLength+4]))
+			text, err := g.p.memory.Bytes(array+head[l.ClassOf(first)].shape.Header,
+				vmstructs.Number(first[l.ArrayLength:l.ArrayLength+4]))
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -194,7 +194,8 @@ func (p *Process) readHeads(klasses []uint64) (map[uint64]klassHead, error) {
 func (p *Process) hasSupers(klass uint64, head []byte) bool {
 	s := &p.schema.object
 	supers := head[s.primary.Offset:s.primary.End()]
-	if first := vmstructs.Number(supers[:vmstructs.WordSize]); first == 0 || p.objects.object != 0 && first != p.objects.object {
+	if first := vmstructs.Number(supers[:vmstructs.WordSize]); first == 0 || p.objects.object != 0 &&
+		first != p.objects.object {
 		return false
 	}
 	check := s.superCheck.Of(head)
@@ -202,7 +203,8 @@ func (p *Process) hasSupers(klass uint64, head []byte) bool {
 		return true
 	}
 	at := check - uint64(s.primary.Offset)
-	return at%vmstructs.WordSize == 0 && at < uint64(len(supers)) && vmstructs.Number(supers[at:at+vmstructs.WordSize]) == klass
+	return at%vmstructs.WordSize == 0 && at < uint64(len(supers)) &&
+		vmstructs.Number(supers[at:at+vmstructs.WordSize]) == klass
 }
 
 // sane reports whether a name that was cleaned had nothing that a class name never has.

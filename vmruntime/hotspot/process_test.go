@@ -65,7 +65,8 @@ func TestAttachLoading(t *testing.T) {
 			states["unrelocated "+symbol] = func(mem *vmtest.Memory) { unrelocate(variable(mem, symbol)) }
 			for which, entry := range map[string]uint64{"first": 0, "second": 1} {
 				states["unrelocated name in the "+which+" entry of "+symbol] = func(mem *vmtest.Memory) {
-					array, stride := vmstructs.Number(variable(mem, symbol)), vmstructs.Number(variable(mem, strideSymbol))
+					array, stride := vmstructs.Number(variable(mem, symbol)),
+						vmstructs.Number(variable(mem, strideSymbol))
 					column := vmstructs.Number(variable(mem, table.Symbols()[2]))
 					unrelocate(mem.At(array+entry*stride+column, vmstructs.WordSize))
 				}
@@ -184,7 +185,8 @@ func TestRefresh(t *testing.T) {
 		if l := p.Layout(); l.Kinds.Vtable != 0 || len(l.Pending) != 1 || l.Pending[0] != "vtable stubs" {
 			t.Fatalf("%s: pending %q, kinds %+v", name, l.Pending, l.Kinds)
 		}
-		if changed, err := p.Refresh(); !changed || err != nil || p.Layout().Kinds != want || len(p.Layout().Pending) != 0 {
+		if changed, err := p.Refresh(); !changed || err != nil || p.Layout().Kinds != want ||
+			len(p.Layout().Pending) != 0 {
 			t.Errorf("%s: Refresh says %v, %v; pending %q", name, changed, err, p.Layout().Pending)
 		}
 	}
@@ -361,7 +363,8 @@ func FuzzVMStructs(f *testing.F) {
 	symbols := vmtest.Tables(m)
 	f.Add(m.Data)
 	f.Fuzz(func(t *testing.T, data []byte) {
-		s, err := vmstructs.ReadTables(vmstructs.Reader{Mem: (&vmtest.Image{Base: 0x10000, Data: data}).Memory()}, vmtest.Lookup(symbols))
+		s, err := vmstructs.ReadTables(vmstructs.Reader{Mem: (&vmtest.Image{Base: 0x10000, Data: data}).Memory()},
+			vmtest.Lookup(symbols))
 		if (err == nil) != (s != nil) {
 			t.Fatalf("%v, %v", s, err)
 		}

@@ -208,7 +208,10 @@ func (m *counting) profile(targets receiverTable) *vmruntime.MethodProfile {
 		for _, row := range count.Rows {
 			call.Receivers = append(call.Receivers, targets.receiver(&m.sites[at], row))
 		}
-		slices.SortStableFunc(call.Receivers, func(a, b vmruntime.Receiver) int { return cmp.Compare(b.Count, a.Count) })
+		slices.SortStableFunc(call.Receivers, func(a, b vmruntime.Receiver) int {
+			return cmp.Compare(b.Count,
+				a.Count)
+		})
 	}
 	return profile
 }

@@ -101,8 +101,11 @@ func TestProfileWithoutData(t *testing.T) {
 	for name := range callRecordings {
 		for what, spoil := range map[string]func(g *countedGuest, data uint64){
 			"of another": func(g *countedGuest, data uint64) { g.mem.At(g.schema.profile.Owner.At(data), 8)[0] ^= 8 },
-			"too long":   func(g *countedGuest, data uint64) { g.mem.At(g.schema.profile.DataSize.At(data), 4)[3] = 0x7f },
-			"no tag":     func(g *countedGuest, data uint64) { g.mem.At(data+g.schema.profile.Header(), 1)[0] = 0 },
+			"too long": func(g *countedGuest, data uint64) {
+				g.mem.At(g.schema.profile.DataSize.At(data),
+					4)[3] = 0x7f
+			},
+			"no tag": func(g *countedGuest, data uint64) { g.mem.At(data+g.schema.profile.Header(), 1)[0] = 0 },
 			"none": func(g *countedGuest, data uint64) {
 				clear(g.mem.At(g.schema.profile.MethodData.At(g.method[".two"]), 8))
 			},
@@ -114,7 +117,8 @@ func TestProfileWithoutData(t *testing.T) {
 			}
 			spoil(g, data)
 			p := g.profile(t, ".two")
-			if p == nil || p.Counted || p.Invocations != 0 || len(p.Calls) != 1 || p.Calls[0].Count != 0 || p.Before == 0 {
+			if p == nil || p.Counted || p.Invocations != 0 || len(p.Calls) != 1 || p.Calls[0].Count != 0 ||
+				p.Before == 0 {
 				t.Errorf("%s, data %s: %+v", name, what, p)
 			}
 		}
@@ -151,7 +155,8 @@ func TestProfileOfAnother(t *testing.T) {
 				t.Errorf("%s, known %s, asked again: %+v", name, known, p)
 			}
 			frames, err := g.Names([]vmruntime.Scope{{Method: half, BCI: 7}, {Method: 0xdead0000}})
-			if err != nil || frames[0].Function != "hotspot.CallsGuest.half" || frames[0].Line == 0 || frames[1].Function != "" {
+			if err != nil || frames[0].Function != "hotspot.CallsGuest.half" || frames[0].Line == 0 ||
+				frames[1].Function != "" {
 				t.Errorf("%s: names %+v, %v", name, frames, err)
 			}
 		}

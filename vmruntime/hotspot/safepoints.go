@@ -60,7 +60,8 @@ func (p *Process) decodeSafepoints(of *vmruntime.Compilation, header []byte) (li
 	}
 	held := 0
 	for i, at := range table.Positions {
-		if at.Scope == debuginfo.NoScope || at.Offset < 0 || int(at.Offset) >= len(code) || mapped != nil && !mapped[at.Offset] {
+		if at.Scope == debuginfo.NoScope || at.Offset < 0 || int(at.Offset) >= len(code) || mapped != nil &&
+			!mapped[at.Offset] {
 			continue
 		}
 		kind := vmruntime.PollSafepoint
@@ -76,7 +77,8 @@ func (p *Process) decodeSafepoints(of *vmruntime.Compilation, header []byte) (li
 			Locals: raw.Locals(raw.ScopeAt(i), p.version.unsigned5Bias()),
 		}
 		if held += len(s.Scopes) + len(s.Locals); held > maxSafepointData {
-			return nil, fmt.Errorf("more than %d scopes and variables at safepoints: %w", maxSafepointData, vmruntime.ErrMalformed)
+			return nil, fmt.Errorf("more than %d scopes and variables at safepoints: %w", maxSafepointData,
+				vmruntime.ErrMalformed)
 		}
 		list = append(list, s)
 	}

@@ -109,7 +109,8 @@ func (p *Process) stub(site vmruntime.Site) ([]vmruntime.Frame, error) {
 		return nil, err
 	}
 	switch kind := p.kinds.Of(b.Name); {
-	case kind == codecache.KindNMethod && p.layout.Kinds.NMethod == 0, kind == codecache.KindNative && p.layout.Kinds.Native == 0:
+	case kind == codecache.KindNMethod && p.layout.Kinds.NMethod == 0, kind == codecache.KindNative &&
+		p.layout.Kinds.Native == 0:
 		// It is the first of its kind, which the kernel side took for a stub, as Refresh has not
 		// found that kind yet.
 		return p.firstCompilation(site)

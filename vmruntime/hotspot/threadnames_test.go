@@ -41,7 +41,8 @@ func TestJavaText(t *testing.T) {
 			t.Errorf("%q: %q, want %q", test.text, got, test.want)
 		}
 	}
-	if long := javaText([]byte(strings.Repeat("\xe9", maxThreadName)), false); len(long) > vmstructs.MaxNameBytes || !utf8.ValidString(long) {
+	if long := javaText([]byte(strings.Repeat("\xe9", maxThreadName)), false); len(long) > vmstructs.MaxNameBytes ||
+		!utf8.ValidString(long) {
 		t.Errorf("%d bytes", len(long))
 	}
 }

@@ -27,9 +27,10 @@ type threadSchema struct {
 	contReturn                   uint64          // static: see LoomLayout.EnterReturn
 	contParent                   vmstructs.Field // of ContinuationEntry; exported from JDK 28 on
 	contBarrier                  uint64          // static: see LoomLayout.ReturnBarrier; exported from JDK 28 on
-	threadObject, tiThread       vmstructs.Field // of JavaThread: its java.lang.Thread, and what JVM TI takes for the current one
-	initState                    vmstructs.Field // of InstanceKlass
-	initialized                  int64           // its value once a class is initialized
+	// of JavaThread: its java.lang.Thread, and what JVM TI takes for the current one
+	threadObject, tiThread vmstructs.Field
+	initState              vmstructs.Field // of InstanceKlass
+	initialized            int64           // its value once a class is initialized
 }
 
 func newThreadSchema(r *vmstructs.Resolver) threadSchema {

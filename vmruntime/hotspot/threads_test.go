@@ -38,13 +38,15 @@ func TestRecordedThreadsStripped(t *testing.T) {
 			t.Fatal(threads, err)
 		}
 		mem := r.memory() // which has no more of JavaThreads than was read with the symbols
-		mem.Pieces = append(mem.Pieces, vmtest.Piece{Addr: threads[0], Data: binary.LittleEndian.AppendUint64(nil, want.Vtable)})
+		mem.Pieces = append(mem.Pieces, vmtest.Piece{Addr: threads[0],
+			Data: binary.LittleEndian.AppendUint64(nil, want.Vtable)})
 		slices.SortFunc(mem.Pieces, func(a, b vmtest.Piece) int { return cmp.Compare(a.Addr, b.Addr) })
 		got, err := strippedOf(r.image()).Attach(vmruntime.Target{Memory: mem, Bias: r.Bias})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if l := got.(*Process).Layout(); !l.Thread.ByID || l.Thread.TLSModule != 0 || l.Thread.Vtable != want.Vtable || want.ByID {
+		if l := got.(*Process).Layout(); !l.Thread.ByID || l.Thread.TLSModule != 0 || l.Thread.Vtable != want.Vtable ||
+			want.ByID {
 			t.Errorf("%s: %+v; with symbols %+v; missing %q", name, l.Thread, want, l.Missing)
 		}
 	}
@@ -77,14 +79,16 @@ func TestLinkedThreads(t *testing.T) {
 	p := &Process{image: &Image{low: 0x100, high: 0x300}, bias: 0x7000_0000, schema: &schema{}}
 	p.memory.Mem = m.Memory()
 	p.schema.object.firstThread, p.schema.object.nextThread = head, vmstructs.Field{Offset: 16, Width: 8, Known: true}
-	p.schema.thread.osThread, p.schema.thread.osThreadID = vmstructs.Field{Offset: 8, Width: 8, Known: true}, vmstructs.Field{Offset: 0, Width: 4, Known: true}
+	p.schema.thread.osThread, p.schema.thread.osThreadID = vmstructs.Field{Offset: 8, Width: 8, Known: true},
+		vmstructs.Field{Offset: 0, Width: 4, Known: true}
 	p.layout.Thread.OSThread = 8
 
 	if err := p.layoutThreadIDs(); err != nil || !p.layout.Thread.ByID || p.layout.Thread.Vtable != javaThread {
 		t.Fatalf("%+v, %v, missing %q", p.layout.Thread, err, p.layout.Missing)
 	}
 	got, err := p.Threads()
-	if want := []vmruntime.Thread{{ID: 14, Address: newest}, {ID: 12, Address: second}, {ID: 11, Address: first}}; err != nil || !slices.Equal(got, want) {
+	if want := []vmruntime.Thread{{ID: 14, Address: newest}, {ID: 12, Address: second},
+		{ID: 11, Address: first}}; err != nil || !slices.Equal(got, want) {
 		t.Errorf("threads %+v, %v; want %+v", got, err, want)
 	}
 
@@ -145,7 +149,8 @@ func TestLiveThreads(t *testing.T) {
 				t.Errorf("%d threads of %d, %v", len(threads), len(tasks), err)
 			}
 			for name := range names {
-				if strings.Contains(name, "CompilerThre") || strings.HasPrefix(name, "VM ") || strings.HasPrefix(name, "GC ") {
+				if strings.Contains(name, "CompilerThre") || strings.HasPrefix(name, "VM ") ||
+					strings.HasPrefix(name, "GC ") {
 					t.Errorf("%q runs no Java code", name)
 				}
 			}

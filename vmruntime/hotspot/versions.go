@@ -12,7 +12,8 @@ var _ vmruntime.VersionReader = (*Process)(nil)
 
 // Described describes a compilation without a read, if its code was read already.
 func (p *Process) Described(site vmruntime.Site) (vmruntime.Compilation, error) {
-	if c, ok := p.codes.get(site.Version & codecache.VersionMask); ok && site.Kind == vmruntime.Compiled && c.contains(site.PC) {
+	if c, ok := p.codes.get(site.Version & codecache.VersionMask); ok && site.Kind == vmruntime.Compiled &&
+		c.contains(site.PC) {
 		return p.describe(&c.blob), nil
 	}
 	return p.Compilation(site)
@@ -21,7 +22,8 @@ func (p *Process) Described(site vmruntime.Site) (vmruntime.Compilation, error) 
 // Announced names a compilation by what the VM announced of it, which may be cut.
 func (p *Process) Announced(c vmruntime.CodeLoad) vmruntime.Frame {
 	clean := func(s string) string { return vmstructs.CleanText([]byte(s)) }
-	return vmruntime.Frame{Function: functionName(clean(c.Class), clean(c.Name)), Signature: clean(c.Signature), BCI: -1}
+	return vmruntime.Frame{Function: functionName(clean(c.Class), clean(c.Name)), Signature: clean(c.Signature),
+		BCI: -1}
 }
 
 // Inlined returns the methods that are compiled into a compilation.

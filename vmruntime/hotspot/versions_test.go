@@ -44,7 +44,8 @@ func TestVersionStates(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		want := []vmruntime.CodeState{vmruntime.CodeInUse, vmruntime.CodeGivenUp, vmruntime.CodeFreed, vmruntime.CodeUnknown}
+		want := []vmruntime.CodeState{vmruntime.CodeInUse, vmruntime.CodeGivenUp, vmruntime.CodeFreed,
+			vmruntime.CodeUnknown}
 		for len(want) < len(list) {
 			want = append(want, vmruntime.CodeInUse)
 		}

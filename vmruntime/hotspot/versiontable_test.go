@@ -21,7 +21,8 @@ func TestVersionTable(t *testing.T) {
 		t.Error("another version was found there")
 	}
 	c, _ := table.find(7, 0x1000)
-	want := vmruntime.Frame{Function: "app.Main.run", Signature: "()V", BCI: -1, Tier: vmruntime.TierC2, Approximate: true}
+	want := vmruntime.Frame{Function: "app.Main.run", Signature: "()V", BCI: -1, Tier: vmruntime.TierC2,
+		Approximate: true}
 	if got := c.frame(); got != want {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
@@ -31,7 +32,8 @@ func TestVersionTableBound(t *testing.T) {
 	var table versionTable
 	const extra = 10
 	for i := range uint32(maxVersions + extra) {
-		name := methodName{class: "app/Main", name: fmt.Sprintf("a method with a long name, number %d", i), signature: "()V"}
+		name := methodName{class: "app/Main", name: fmt.Sprintf("a method with a long name, number %d", i),
+			signature: "()V"}
 		table.add(i, namedCode{begin: 0x1000, size: 1, methodName: name})
 		table.add(i, namedCode{begin: 0x2000, size: 1, methodName: name}) // announced again: not a second one
 	}

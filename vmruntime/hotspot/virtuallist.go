@@ -137,8 +137,10 @@ func (p *Process) staticPlace(klass uint64, name string, epoch uint32) (handle, 
 func (p *Process) virtualStates(epoch uint32) (map[uint64]vmruntime.VirtualState, error) {
 	states := map[uint64]vmruntime.VirtualState{}
 	for name, state := range map[string]vmruntime.VirtualState{
-		"PARKED": vmruntime.VirtualParked, "TIMED_PARKED": vmruntime.VirtualParked, "UNPARKED": vmruntime.VirtualParked, "PARKING": vmruntime.VirtualParked,
-		"TIMED_PARKING": vmruntime.VirtualParked, "BLOCKING": vmruntime.VirtualBlocked, "BLOCKED": vmruntime.VirtualBlocked,
+		"PARKED": vmruntime.VirtualParked, "TIMED_PARKED": vmruntime.VirtualParked, "UNPARKED": vmruntime.VirtualParked,
+		"PARKING":       vmruntime.VirtualParked,
+		"TIMED_PARKING": vmruntime.VirtualParked, "BLOCKING": vmruntime.VirtualBlocked,
+		"BLOCKED":   vmruntime.VirtualBlocked,
 		"UNBLOCKED": vmruntime.VirtualBlocked, "WAIT": vmruntime.VirtualWaits, "TIMED_WAIT": vmruntime.VirtualWaits,
 	} {
 		handle, offset, err := p.staticPlace(p.virtualClass, name, epoch)
@@ -169,7 +171,9 @@ func (p *Process) handled(handle uint64) (uint64, error) {
 
 // virtualEntries returns the first entry at each place of all sets of virtual threads, and how many
 // sets the one that it is of stands for.
-func (p *Process) virtualEntries(l *virtualList, draw func(n int) int) (entries []uint64, weights []float64, err error) {
+func (p *Process) virtualEntries(
+	l *virtualList, draw func(n int) int,
+) (entries []uint64, weights []float64, err error) {
 	epoch := p.currentEpoch()
 	statics := make([]uint64, 0, 2)
 	for _, at := range [...][2]uint64{{l.root, l.rootAt}, {l.registry, l.registryAt}} {
@@ -233,7 +237,10 @@ func (p *Process) containerSets(entries []uint64, epoch uint32) (sets []uint64, 
 		for i, flock := range flocks {
 			containers[i] = cmp.Or(flock, containers[i])
 		}
-		found, err := p.follow(containers, epoch, func(f Field) bool { return f.Name == "threads" || f.Name == "virtualThreads" })
+		found, err := p.follow(containers, epoch, func(f Field) bool {
+			return f.Name == "threads" ||
+				f.Name == "virtualThreads"
+		})
 		if err != nil {
 			return nil, err
 		}
@@ -312,7 +319,9 @@ func (p *Process) nextEntries(entries []uint64, epoch uint32) (next []uint64, er
 
 // virtualKeys returns the threads that entries and those behind them have as keys, with what they
 // stand for.
-func (p *Process) virtualKeys(entries []uint64, weights []vmruntime.VirtualThread) (threads []uint64, list []vmruntime.VirtualThread, err error) {
+func (p *Process) virtualKeys(
+	entries []uint64, weights []vmruntime.VirtualThread,
+) (threads []uint64, list []vmruntime.VirtualThread, err error) {
 	epoch := p.currentEpoch()
 	for depth := 0; len(entries) > 0 && depth < maxChain; depth++ {
 		keys, err := p.follow(entries, epoch, func(f Field) bool { return f.Name == "key" })
@@ -366,7 +375,8 @@ func (p *Process) readVirtual(threads []uint64, list []vmruntime.VirtualThread) 
 		return nil, err
 	}
 	mounted := fieldsOf(continuations, kinds, func(f Field) bool { return f.Name == "mounted" })
-	states, blockers, waiters := place(virtual, "state"), place(classThread, "parkBlocker"), place(virtual, "objectWaiter")
+	states, blockers, waiters := place(virtual, "state"), place(classThread, "parkBlocker"),
+		place(virtual, "objectWaiter")
 	words, err := p.virtualWords(states, blockers, waiters, mounted)
 	if err != nil {
 		return nil, err
@@ -377,7 +387,8 @@ func (p *Process) readVirtual(threads []uint64, list []vmruntime.VirtualThread) 
 			continue
 		}
 		v := list[i]
-		v.ID, v.Continuation, v.Mounted, v.State, v.Blocker, v.Waiter = ids[i], continuations[i], mounted[i], states[i], blockers[i], waiters[i]
+		v.ID, v.Continuation, v.Mounted, v.State, v.Blocker, v.Waiter = ids[i], continuations[i], mounted[i], states[i],
+			blockers[i], waiters[i]
 		v.Words, v.OnCarrier = words[i].VirtualWords, words[i].mounted
 		kept = append(kept, v)
 	}
@@ -409,7 +420,8 @@ func (p *Process) virtualWords(states, blockers, waiters, mounted []uint64) ([]r
 			v, _ := b.Word(4*i + n) // 0 if there is none
 			return v
 		}
-		all[i] = readWords{vmruntime.VirtualWords{State: uint32(word(1)), Blocker: word(2), Waiter: word(3)}, word(0) != 0}
+		all[i] = readWords{vmruntime.VirtualWords{State: uint32(word(1)), Blocker: word(2), Waiter: word(3)},
+			word(0) != 0}
 	}
 	return all, nil
 }
@@ -441,7 +453,10 @@ func (p *Process) DescribeVirtual(words []vmruntime.VirtualWords) ([]vmruntime.V
 	if err != nil {
 		return nil, fmt.Errorf("what virtual threads wait for: %w", err)
 	}
-	owners, err := p.references(fieldsOf(blockers, classes, func(f Field) bool { return f.Class == classOwnable && f.Name == "exclusiveOwnerThread" }))
+	owners, err := p.references(fieldsOf(blockers, classes, func(f Field) bool {
+		return f.Class == classOwnable &&
+			f.Name == "exclusiveOwnerThread"
+	}))
 	if err != nil {
 		return nil, fmt.Errorf("owners of locks: %w", err)
 	}
@@ -449,7 +464,10 @@ func (p *Process) DescribeVirtual(words []vmruntime.VirtualWords) ([]vmruntime.V
 	if err != nil {
 		return nil, fmt.Errorf("owners of locks: %w", err)
 	}
-	ids, err := p.words(fieldsOf(owners, ownerClasses, func(f Field) bool { return f.Class == classThread && f.Name == "tid" }), vmstructs.WordSize)
+	ids, err := p.words(fieldsOf(owners, ownerClasses, func(f Field) bool {
+		return f.Class == classThread &&
+			f.Name == "tid"
+	}), vmstructs.WordSize)
 	if err != nil {
 		return nil, fmt.Errorf("owners of locks: %w", err)
 	}

@@ -17,7 +17,8 @@ func TestLiveVirtualThreads(t *testing.T) {
 	for _, home := range jdks(t) {
 		t.Run(filepath.Base(home), func(t *testing.T) {
 			const each, all = "400", 800
-			g := startGuest(t, home, []string{"../../tests/guests/java/hotspot/StuckVirtuals.java"}, "hotspot.StuckVirtuals", each)
+			g := startGuest(t, home, []string{"../../tests/guests/java/hotspot/StuckVirtuals.java"},
+				"hotspot.StuckVirtuals", each)
 			p := g.attach(t)
 			if p.version.jdk < firstLoom {
 				t.Skip("no virtual threads")
@@ -45,7 +46,9 @@ func TestLiveVirtualThreads(t *testing.T) {
 				for i, v := range list {
 					sum += v.Weight
 					d := doing[i]
-					if d.State != vmruntime.VirtualParked || d.Class != "java.util.concurrent.locks.ReentrantLock$NonfairSync" || d.Owner == 0 || v.Continuation == 0 || seen[v.ID] {
+					if d.State != vmruntime.VirtualParked ||
+						d.Class != "java.util.concurrent.locks.ReentrantLock$NonfairSync" || d.Owner == 0 ||
+						v.Continuation == 0 || seen[v.ID] {
 						t.Errorf("%+v: %+v", v, d)
 					}
 					seen[v.ID] = true

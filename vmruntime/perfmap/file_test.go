@@ -70,8 +70,10 @@ func TestReadOn(t *testing.T) {
 		step.change()
 		epoch := m.Epoch()
 		_, added := readOn(t, &m, path)
-		if got := nameAt(&m, 0x1000) + nameAt(&m, 0x2000); got != step.want || added.Bytes != step.bytes || m.Epoch()-epoch != step.epochs {
-			t.Errorf("%s: %q, %+v, %d epochs; want %q, %d bytes, %d", step.name, got, added, m.Epoch()-epoch, step.want, step.bytes, step.epochs)
+		if got := nameAt(&m, 0x1000) + nameAt(&m, 0x2000); got != step.want || added.Bytes != step.bytes ||
+			m.Epoch()-epoch != step.epochs {
+			t.Errorf("%s: %q, %+v, %d epochs; want %q, %d bytes, %d", step.name, got, added, m.Epoch()-epoch, step.want,
+				step.bytes, step.epochs)
 		}
 	}
 	at, epoch := m.Position(), m.Epoch()
@@ -112,7 +114,8 @@ func TestReadPieceOfAnotherUser(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if piece, err := ReadPiece(f, 4242, vmruntime.MapPosition{}); !errors.Is(err, vmruntime.ErrForeignMap) || len(piece.Text) > 0 {
+	if piece, err := ReadPiece(f, 4242, vmruntime.MapPosition{}); !errors.Is(err, vmruntime.ErrForeignMap) ||
+		len(piece.Text) > 0 {
 		t.Errorf("%d bytes, %v", len(piece.Text), err)
 	}
 }

@@ -137,14 +137,16 @@ func TestMapPieces(t *testing.T) {
 func TestMapLongLine(t *testing.T) {
 	var m Map
 	var all vmruntime.MapAdded
-	for _, piece := range []string{"1000 10 a\n2000 10 ", "2000 10 bbbbbb", "bbbbbbbbbbbbbb", "3000 10 b\n4000 10 d\n"} {
+	for _, piece := range []string{"1000 10 a\n2000 10 ", "2000 10 bbbbbb", "bbbbbbbbbbbbbb",
+		"3000 10 b\n4000 10 d\n"} {
 		a, err := m.appendText([]byte(piece), true)
 		if err != nil {
 			t.Fatal(err)
 		}
 		all.Bytes, all.Malformed = all.Bytes+a.Bytes, all.Malformed+a.Malformed
 	}
-	if all.Bytes != 10+14+14+20 || all.Malformed == 0 || nameAt(&m, 0x1000)+nameAt(&m, 0x2000)+nameAt(&m, 0x3000)+nameAt(&m, 0x4000) != "ad" {
+	if all.Bytes != 10+14+14+20 || all.Malformed == 0 || nameAt(&m, 0x1000)+nameAt(&m, 0x2000)+nameAt(&m, 0x3000)+
+		nameAt(&m, 0x4000) != "ad" {
 		t.Errorf("%+v, %v", all, m.code)
 	}
 }
@@ -197,8 +199,9 @@ func TestMapFull(t *testing.T) {
 // Names are those of people's functions, whoever compiled them, and fit for every output.
 func TestNames(t *testing.T) {
 	for given, want := range map[string]string{
-		"JS:*f /a.js:1:2": "JS:f /a.js:1:2", "JS:~f": "JS:f", "JS:^f": "JS:f", "JS:+f": "JS:f", "LazyCompile:*f": "LazyCompile:f",
-		"JS:f": "JS:f", "JS:*": "JS:*", "Builtin:*x": "Builtin:*x", "*x": "*x", ":*x": ":*x",
+		"JS:*f /a.js:1:2": "JS:f /a.js:1:2", "JS:~f": "JS:f", "JS:^f": "JS:f", "JS:+f": "JS:f",
+		"LazyCompile:*f": "LazyCompile:f",
+		"JS:f":           "JS:f", "JS:*": "JS:*", "Builtin:*x": "Builtin:*x", "*x": "*x", ":*x": ":*x",
 		"void [app] Program::Main()[Tier0]": "void [app] Program::Main()[Tier0]", "a\x1b[2Jb": `a\x1b[2Jb`,
 	} {
 		if got := symbol.CleanName(plainName(given)); got != want {
@@ -234,8 +237,12 @@ func FuzzMap(f *testing.F) {
 			case !ok:
 				malformed++
 			default:
-				want = slices.DeleteFunc(want, func(e vmruntime.MappedCode) bool { return e.Begin < begin+size && begin < e.End })
-				want = append(want, vmruntime.MappedCode{Begin: begin, End: begin + size, Line: line, Name: plainName(string(name))})
+				want = slices.DeleteFunc(want, func(e vmruntime.MappedCode) bool {
+					return e.Begin < begin+size &&
+						begin < e.End
+				})
+				want = append(want, vmruntime.MappedCode{Begin: begin, End: begin + size, Line: line,
+					Name: plainName(string(name))})
 				line++
 			}
 		}
@@ -247,7 +254,8 @@ func FuzzMap(f *testing.F) {
 		}
 		for _, e := range want {
 			name := symbol.CleanName(e.Name)
-			if len(e.Name) > MaxName || len(name) > symbol.MaxName || !utf8.ValidString(name) || strings.ContainsFunc(name, unicode.IsControl) {
+			if len(e.Name) > MaxName || len(name) > symbol.MaxName || !utf8.ValidString(name) ||
+				strings.ContainsFunc(name, unicode.IsControl) {
 				t.Errorf("%q has %d bytes, and is shown as %q", e.Name, len(e.Name), name)
 			}
 			for _, addr := range []uint64{e.Begin, e.End - 1} {
@@ -265,7 +273,8 @@ func FuzzMap(f *testing.F) {
 func BenchmarkMap(b *testing.B) {
 	var lines strings.Builder
 	for i := range 100_000 {
-		fmt.Fprintf(&lines, "%x %x JS:*function%d file:///application/module.js:%d:15\n", i*7919%1_000_003*64, 32+i%64, i, i)
+		fmt.Fprintf(&lines, "%x %x JS:*function%d file:///application/module.js:%d:15\n", i*7919%1_000_003*64, 32+i%64,
+			i, i)
 	}
 	text := []byte(lines.String())
 	b.ReportAllocs()

@@ -10,10 +10,11 @@ import (
 
 // A world is processes under an engine.
 type world struct {
-	name    string
-	cpus    float64             // CPU time that the processes use a second
-	cost    Cost                // true cost of hits and ticks
-	belief  func(s int) float64 // the engine's estimate of a hit after s seconds, as a fraction of the true cost; 0: none
+	name string
+	cpus float64 // CPU time that the processes use a second
+	cost Cost    // true cost of hits and ticks
+	// the engine's estimate of a hit after s seconds, as a fraction of the true cost; 0: none
+	belief  func(s int) float64
 	calls   func(s int) float64 // calls a second of CPU time
 	fixed   profile.Rate        // by the user
 	least   float64             // of the budget that must be used in the end
@@ -39,33 +40,56 @@ func after(n int, v float64) func(int) float64 {
 // them. Most of the budget is used. Fixed fields never change.
 func TestController(t *testing.T) {
 	for _, w := range []world{
-		{name: "busy guest", cpus: 1, cost: counting, belief: after(1, 1), calls: always(100e6), share: 0.01, least: 0.75},
-		{name: "many CPUs", cpus: 64, cost: counting, belief: after(1, 1), calls: always(100e6), share: 0.01, least: 0.75},
-		{name: "guest that is mostly idle", cpus: 0.02, cost: counting, belief: after(3, 1), calls: always(100e6), share: 0.01, least: 0.7},
-		{name: "every call traps", cpus: 2, cost: trapping, belief: after(1, 1), calls: always(1e6), share: 0.01, least: 0.7},
-		{name: "small budget", cpus: 1, cost: counting, belief: after(1, 1), calls: always(100e6), share: 0.001, least: 0.7},
-		{name: "large budget", cpus: 1, cost: counting, belief: after(1, 1), calls: always(500e6), share: 0.1, least: 0.75},
-		{name: "few calls: bursts do not end", cpus: 1, cost: counting, belief: after(1, 1), calls: always(1e4), share: 0.01},
-		{name: "few calls, then many", cpus: 1, cost: counting, belief: after(1, 1), share: 0.01, least: 0.3, calls: func(s int) float64 {
-			if s < 30 {
-				return 1e4
-			}
-			return 300e6
-		}},
-		{name: "the hit is never measured", cpus: 1, cost: counting, belief: always(0), calls: always(100e6), share: 0.01},
-		{name: "hits are measured twice too dear", cpus: 1, cost: counting, belief: after(1, 2), calls: always(100e6), share: 0.01, least: 0.4},
-		{name: "samples are fixed", cpus: 1, cost: counting, belief: after(1, 1), calls: always(100e6), fixed: rate(0, 0, 64), share: 0.01, least: 0.7},
-		{name: "stride is fixed", cpus: 1, cost: counting, belief: after(1, 1), calls: always(100e6), fixed: rate(0, 1000, 0), share: 0.01, least: 0.7},
-		{name: "stride is fixed at what leaves room for a sample a second", cpus: 1, cost: counting, belief: after(1, 1), calls: always(100e6), fixed: rate(0, 1<<20, 0), share: 0.01, least: 0.4, pausing: true},
-		{name: "ticks and samples are fixed: stride gives way", cpus: 1, cost: counting, belief: after(1, 1), calls: always(100e6), fixed: rate(97, 0, 64), share: 0.01, least: 0.6, pausing: true},
-		{name: "ticks and stride are fixed: samples give way", cpus: 1, cost: counting, belief: after(1, 1), calls: always(100e6), fixed: rate(199, 127, 0), share: 0.01, least: 0.7, pausing: true},
-		{name: "ticks are fixed at the usual ones before the hit is measured", cpus: 1, cost: counting, belief: after(5, 1), calls: always(100e6), fixed: rate(99, 0, 0), share: 0.01, least: 0.7, pausing: true},
-		{name: "ticks are fixed at somewhat too many", cpus: 4, cost: counting, belief: after(1, 1), calls: always(100e6), fixed: rate(999, 0, 0), share: 0.01, least: 0.7, pausing: true, over: true},
-		{name: "ticks are fixed at what cannot be", cpus: 1, cost: counting, belief: after(1, 1), calls: always(100e6), fixed: rate(5000, 0, 0), share: 0.01, least: 0.7, pausing: true, over: true},
-		{name: "ticks are fixed, and every call traps", cpus: 1, cost: trapping, belief: after(1, 1), calls: always(1e6), fixed: rate(997, 0, 0), share: 0.01, least: 0.7, pausing: true, over: true},
-		{name: "ticks and samples are fixed at too many", cpus: 1, cost: counting, belief: after(1, 1), calls: always(100e6), fixed: rate(99, 0, 1024), share: 0.01, least: 0.7, pausing: true, over: true},
-		{name: "bursts are fixed that no second has room for", cpus: 1, cost: counting, belief: after(1, 1), calls: always(100e6), fixed: rate(0, 1000, 4096), share: 0.01, least: 0.5, pausing: true, over: true},
-		{name: "a budget without room for a sample a second", cpus: 1, cost: trapping, belief: after(1, 1), calls: always(1e6), share: 0.0001, least: 0.5, pausing: true, over: true},
+		{name: "busy guest", cpus: 1, cost: counting, belief: after(1, 1), calls: always(100e6), share: 0.01,
+			least: 0.75},
+		{name: "many CPUs", cpus: 64, cost: counting, belief: after(1, 1), calls: always(100e6), share: 0.01,
+			least: 0.75},
+		{name: "guest that is mostly idle", cpus: 0.02, cost: counting, belief: after(3, 1), calls: always(100e6),
+			share: 0.01, least: 0.7},
+		{name: "every call traps", cpus: 2, cost: trapping, belief: after(1, 1), calls: always(1e6), share: 0.01,
+			least: 0.7},
+		{name: "small budget", cpus: 1, cost: counting, belief: after(1, 1), calls: always(100e6), share: 0.001,
+			least: 0.7},
+		{name: "large budget", cpus: 1, cost: counting, belief: after(1, 1), calls: always(500e6), share: 0.1,
+			least: 0.75},
+		{name: "few calls: bursts do not end", cpus: 1, cost: counting, belief: after(1, 1), calls: always(1e4),
+			share: 0.01},
+		{name: "few calls, then many", cpus: 1, cost: counting, belief: after(1, 1), share: 0.01, least: 0.3,
+			calls: func(s int) float64 {
+				if s < 30 {
+					return 1e4
+				}
+				return 300e6
+			}},
+		{name: "the hit is never measured", cpus: 1, cost: counting, belief: always(0), calls: always(100e6),
+			share: 0.01},
+		{name: "hits are measured twice too dear", cpus: 1, cost: counting, belief: after(1, 2), calls: always(100e6),
+			share: 0.01, least: 0.4},
+		{name: "samples are fixed", cpus: 1, cost: counting, belief: after(1, 1), calls: always(100e6),
+			fixed: rate(0, 0, 64), share: 0.01, least: 0.7},
+		{name: "stride is fixed", cpus: 1, cost: counting, belief: after(1, 1), calls: always(100e6),
+			fixed: rate(0, 1000, 0), share: 0.01, least: 0.7},
+		{name: "stride is fixed at what leaves room for a sample a second", cpus: 1, cost: counting,
+			belief: after(1, 1), calls: always(100e6), fixed: rate(0, 1<<20, 0), share: 0.01, least: 0.4,
+			pausing: true},
+		{name: "ticks and samples are fixed: stride gives way", cpus: 1, cost: counting, belief: after(1, 1),
+			calls: always(100e6), fixed: rate(97, 0, 64), share: 0.01, least: 0.6, pausing: true},
+		{name: "ticks and stride are fixed: samples give way", cpus: 1, cost: counting, belief: after(1, 1),
+			calls: always(100e6), fixed: rate(199, 127, 0), share: 0.01, least: 0.7, pausing: true},
+		{name: "ticks are fixed at the usual ones before the hit is measured", cpus: 1, cost: counting,
+			belief: after(5, 1), calls: always(100e6), fixed: rate(99, 0, 0), share: 0.01, least: 0.7, pausing: true},
+		{name: "ticks are fixed at somewhat too many", cpus: 4, cost: counting, belief: after(1, 1),
+			calls: always(100e6), fixed: rate(999, 0, 0), share: 0.01, least: 0.7, pausing: true, over: true},
+		{name: "ticks are fixed at what cannot be", cpus: 1, cost: counting, belief: after(1, 1), calls: always(100e6),
+			fixed: rate(5000, 0, 0), share: 0.01, least: 0.7, pausing: true, over: true},
+		{name: "ticks are fixed, and every call traps", cpus: 1, cost: trapping, belief: after(1, 1),
+			calls: always(1e6), fixed: rate(997, 0, 0), share: 0.01, least: 0.7, pausing: true, over: true},
+		{name: "ticks and samples are fixed at too many", cpus: 1, cost: counting, belief: after(1, 1),
+			calls: always(100e6), fixed: rate(99, 0, 1024), share: 0.01, least: 0.7, pausing: true, over: true},
+		{name: "bursts are fixed that no second has room for", cpus: 1, cost: counting, belief: after(1, 1),
+			calls: always(100e6), fixed: rate(0, 1000, 4096), share: 0.01, least: 0.5, pausing: true, over: true},
+		{name: "a budget without room for a sample a second", cpus: 1, cost: trapping, belief: after(1, 1),
+			calls: always(1e6), share: 0.0001, least: 0.5, pausing: true, over: true},
 	} {
 		t.Run(w.name, func(t *testing.T) {
 			w.run(t)
@@ -86,7 +110,8 @@ func (w world) run(t *testing.T) {
 		cost.Hits, cost.Arming = uint64(hits), time.Duration(arming)
 		r := c.Next(Usage{Guests: time.Duration(guests), Cost: cost})
 		paused = paused || r.Hz == 0
-		if f := w.fixed; r.Hz > 0 && (f.Hz > 0 && r.Hz != f.Hz || f.Stride > 0 && r.Stride != f.Stride || f.Samples > 0 && r.Samples != f.Samples) {
+		if f := w.fixed; r.Hz > 0 && (f.Hz > 0 && r.Hz != f.Hz || f.Stride > 0 && r.Stride != f.Stride ||
+			f.Samples > 0 && r.Samples != f.Samples) {
 			t.Fatalf("%v, while %v is fixed", r, f)
 		}
 		burst := float64(w.cost.Burst(r.Burst))
@@ -159,7 +184,8 @@ func TestControllerTurns(t *testing.T) {
 				second = on[i]
 			}
 		}
-		if len(on) < test.least || len(on) > test.most || on[0] != test.first || second != test.second || above > test.above {
+		if len(on) < test.least || len(on) > test.most || on[0] != test.first || second != test.second ||
+			above > test.above {
 			t.Errorf("%s: on in %d seconds, %v; %.1f s of the budget above the line", test.name, len(on), on, above)
 		}
 	}

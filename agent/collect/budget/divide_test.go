@@ -44,7 +44,8 @@ func TestDivideFair(t *testing.T) {
 		for i, part := range parts {
 			sum += part
 			if equal := budget / float64(len(needs)); part < min(needs[i], equal)*(1-1e-9) {
-				t.Fatalf("%v among %v: %v: part %d is less than its need and than an equal part", budget, needs, parts, i)
+				t.Fatalf("%v among %v: %v: part %d is less than its need and than an equal part", budget, needs, parts,
+					i)
 			}
 			if budget < all && part > needs[i] {
 				t.Fatalf("%v among %v: %v: part %d is more than is needed", budget, needs, parts, i)

@@ -20,10 +20,12 @@ func TestDuty(t *testing.T) {
 		{"slices cannot be that long", 3, time.Minute, LongestSlice, 3 * time.Second},
 		{"bounded", 1 << 20, time.Second, ShortestSlice, longestCycle},
 	} {
-		for draw, from := range map[*func(int) int]time.Duration{&first: time.Hour, &last: time.Hour + c.cycle - c.length} {
+		for draw, from := range map[*func(int) int]time.Duration{&first: time.Hour, &last: time.Hour +
+			c.cycle - c.length} {
 			var d Duty
 			d.Start(time.Hour, c.slices, c.within, *draw)
-			if d.Always() || d.Length != c.length || d.Cycle() != c.cycle || d.From != from || d.To != from+c.length || d.Weight != float64(d.Slices) {
+			if d.Always() || d.Length != c.length || d.Cycle() != c.cycle || d.From != from || d.To != from+c.length ||
+				d.Weight != float64(d.Slices) {
 				t.Errorf("%s: %+v", c.name, d)
 			}
 		}

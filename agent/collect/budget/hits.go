@@ -12,7 +12,9 @@ import (
 type Allowance struct {
 	Share float64 // of the processes' CPU time: 0.01 is 1%
 	Part  float64 // the part of that for one of several probes; 0: all
-	Least float64 // CPUs that the probes may always take, however little the processes use, before it is shared; 0: none
+	// CPUs that the probes may always take, however little the processes use, before it is shared;
+	// 0: none
+	Least float64
 	// Slices is N if the probe is attached in one of N slices of time: in that one it may take the
 	// allowance of all of them. 0 and 1: it is attached all the time.
 	Slices int
@@ -74,7 +76,8 @@ type TooHotError struct {
 func (e *TooHotError) Error() string {
 	l := e.Load
 	return fmt.Sprintf("probe %s is hit %s times a second; only counting the hits, at %s us each, takes %s of a CPU, "+
-		"more than half of the budget of %s: choose a probe with fewer hits, or a --budget above %s", l.Probe, thousands(l.Hits),
+		"more than half of the budget of %s: choose a probe with fewer hits, or a --budget above %s", l.Probe,
+		thousands(l.Hits),
 		significant(l.Count.Seconds()*1e6), percent(l.counting()), e.Allowance.of(l.CPUs),
 		percent(l.counting()/maxCounting*e.Allowance.Share/e.Allowance.part()/l.CPUs))
 }

@@ -20,16 +20,20 @@ func TestAllowance(t *testing.T) {
 		{"never hit", 0.01, Load{Count: 550 * ns, Record: 5000 * ns, CPUs: 1}, 1},
 		{"just all", 0.01, Load{Hits: 10_000, Count: 100 * ns, Record: 1000 * ns, CPUs: 1}, 1},
 		{"one more is too many", 0.01, Load{Hits: 10_001, Count: 100 * ns, Record: 1000 * ns, CPUs: 1}, 2},
-		{"half of the budget goes for counting", 0.01, Load{Hits: 10_000, Count: 500 * ns, Record: 5500 * ns, CPUs: 1}, 11},
+		{"half of the budget goes for counting", 0.01, Load{Hits: 10_000, Count: 500 * ns, Record: 5500 * ns, CPUs: 1},
+			11},
 		{"a prime, not 10", 0.01, Load{Hits: 10_000, Count: 500 * ns, Record: 5450 * ns, CPUs: 1}, 11},
 		{"counting is all there is room for", 0.01, Load{Hits: 20_000, Count: 500 * ns, Record: 500 * ns, CPUs: 1}, 1},
 		{"no room for a record", 0.01, Load{Hits: 20_000, Count: 500 * ns, Record: 600 * ns, CPUs: 1}, 0},
 		{"next to no room", 0.01, Load{Hits: 19_999.9999, Count: 500 * ns, Record: 5000 * ns, CPUs: 1}, 0},
 		{"too hot", 0.01, Load{Hits: 220_000, Count: 600 * ns, Record: 5000 * ns, CPUs: 1}, 0},
 		{"on 32 CPUs it is not", 0.01, Load{Hits: 220_000, Count: 600 * ns, Record: 5000 * ns, CPUs: 32}, 7},
-		{"more than half of the budget goes for counting", 0.01, Load{Hits: 10_001, Count: 500 * ns, Record: 5500 * ns, CPUs: 1}, 0},
-		{"a guest that is mostly idle earns little", 0.01, Load{Hits: 300, Count: 550 * ns, Record: 5000 * ns, CPUs: 0.04}, 7},
-		{"counting costs more than a record, as measured", 0.01, Load{Hits: 1000, Count: 600 * ns, Record: 500 * ns, CPUs: 1}, 1},
+		{"more than half of the budget goes for counting", 0.01,
+			Load{Hits: 10_001, Count: 500 * ns, Record: 5500 * ns, CPUs: 1}, 0},
+		{"a guest that is mostly idle earns little", 0.01, Load{Hits: 300, Count: 550 * ns, Record: 5000 * ns,
+			CPUs: 0.04}, 7},
+		{"counting costs more than a record, as measured", 0.01,
+			Load{Hits: 1000, Count: 600 * ns, Record: 500 * ns, CPUs: 1}, 1},
 		{"costs are not known", 0.01, Load{Hits: 2000, CPUs: 1}, 3},
 		{"nothing is known", 0.01, Load{}, 1},
 		{"no budget", 0, Load{Hits: 1, Count: 1, Record: 1, CPUs: 1}, 0},
@@ -47,14 +51,18 @@ func TestAllowance(t *testing.T) {
 
 // The message has the measured figures.
 func TestTooHotError(t *testing.T) {
-	_, err := Allowance{Share: 0.01}.Every(Load{Probe: "monitor enter", Hits: 220_000, Count: 600 * time.Nanosecond, CPUs: 2})
-	const want = "probe monitor enter is hit 220,000 times a second; only counting the hits, at 0.6 us each, takes 13% of a CPU, " +
-		"more than half of the budget of 1% of the 2 CPUs that the processes use: choose a probe with fewer hits, or a --budget above 13%"
+	_, err := Allowance{Share: 0.01}.Every(Load{Probe: "monitor enter", Hits: 220_000, Count: 600 * time.Nanosecond,
+		CPUs: 2})
+	const want = "probe monitor enter is hit 220,000 times a second; only counting the hits, at 0.6 us each, takes " +
+		"13% of a CPU, " +
+		"more than half of the budget of 1% of the 2 CPUs that the processes use: choose a probe with fewer hits, or " +
+		"a --budget above 13%"
 	if err == nil || err.Error() != want {
 		t.Errorf("%v\nwant %s", err, want)
 	}
 	// Of 4% a quarter is its part.
-	_, err = Allowance{Share: 0.04, Part: 0.25}.Every(Load{Probe: "monitor enter", Hits: 220_000, Count: 600 * time.Nanosecond, CPUs: 2})
+	_, err = Allowance{Share: 0.04, Part: 0.25}.Every(Load{Probe: "monitor enter", Hits: 220_000,
+		Count: 600 * time.Nanosecond, CPUs: 2})
 	if err == nil || err.Error() != strings.Replace(want, "above 13%", "above 53%", 1) {
 		t.Errorf("%v", err)
 	}

@@ -23,7 +23,8 @@ type Watches struct {
 // ByOutcome returns the counts by the names of outcomes in metrics.
 func (w *Watches) ByOutcome() map[string]uint64 {
 	return map[string]uint64{
-		"complete": w.Complete, "full": w.Full, "void": w.Void, "refused": w.Refused, "interrupted": w.Interrupted, "failed": w.Failed,
+		"complete": w.Complete, "full": w.Full, "void": w.Void, "refused": w.Refused, "interrupted": w.Interrupted,
+		"failed": w.Failed,
 	}
 }
 
@@ -56,7 +57,8 @@ func (w *Watches) Losses() string {
 		if text != "" {
 			text += "; "
 		}
-		text += stored.Plural(int(w.BusyThreads), "time") + " a thread was left out of a watch, because somebody else uses its debug registers"
+		text += stored.Plural(int(w.BusyThreads), "time") +
+			" a thread was left out of a watch, because somebody else uses its debug registers"
 	}
 	return text
 }

@@ -40,7 +40,9 @@ type stratum struct {
 	parts []*part
 	fold.RunTime
 	samples uint64
-	arrival float64 // ns of RunTime before a thread came to a CPU, and to set the timer that wakes it, for each time that it came
+	// ns of RunTime before a thread came to a CPU, and to set the timer that wakes it, for each
+	// time that it came
+	arrival float64
 	waking  float64 // ns of RunTime that no tick can see, of the kernel
 	late    float64 // ns of RunTime that no tick can see, of the thread itself: ticks come late
 }
@@ -254,7 +256,8 @@ func (d *division) finish() {
 			}
 		}
 	}
-	slices.SortStableFunc(strata, func(a, b *stratum) int { return cmp.Compare(d.missing(b), d.missing(a)) }) // for account
+	// for account
+	slices.SortStableFunc(strata, func(a, b *stratum) int { return cmp.Compare(d.missing(b), d.missing(a)) })
 	for _, s := range strata {
 		for _, p := range s.parts {
 			d.account(p, s)
@@ -269,12 +272,14 @@ func (d *division) finish() {
 
 // notSampled is a thread that stands for those of a process that ran so long and were not sampled.
 func notSampled(p *profile.Process, ran time.Duration) *profile.Thread {
-	return &profile.Thread{TID: p.PID, Name: p.Comm, Tree: new(cct.Tree[symbol.Symbol]), Unseen: ran, UnseenIn: profile.NotSampled}
+	return &profile.Thread{TID: p.PID, Name: p.Comm, Tree: new(cct.Tree[symbol.Symbol]), Unseen: ran,
+		UnseenIn: profile.NotSampled}
 }
 
 // Why CPU time was not sampled.
 const (
-	whyWaking  = "no tick of the clock comes while the kernel puts a thread on a CPU, or sets the timer that wakes it ([waking])"
+	whyWaking = "no tick of the clock comes while the kernel puts a thread on a CPU, or sets the timer that wakes " +
+		"it ([waking])"
 	whyLate    = "no tick of the clock comes in the first microseconds after that"
 	whyTicking = "the sampling interrupts took it"
 	whyIdle    = "these threads ran for less than some periods of the clock"
@@ -286,7 +291,8 @@ const tolerance = 2.6
 
 // account notes how much of the process's run time its samples stand for.
 func (d *division) account(p *part, s *stratum) {
-	e := profile.Extent{Subject: profile.SubjectCPU, What: "CPU time", Unit: "nanoseconds", Source: "the scheduler", There: float64(p.Ran)}
+	e := profile.Extent{Subject: profile.SubjectCPU, What: "CPU time", Unit: "nanoseconds", Source: "the scheduler",
+		There: float64(p.Ran)}
 	stood := float64(p.samples) * float64(d.period)
 	lost := e.There - stood
 	if lost <= tolerance*math.Sqrt(e.There*float64(d.period)) {

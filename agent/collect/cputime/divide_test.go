@@ -34,7 +34,8 @@ func process(pid int, threads ...thread) (*profile.Process, *fold.LifeTime) {
 		}
 		if t.ran > 0 {
 			l.Threads[uint32(t.tid)] = fold.RunTime{
-				Ran: t.ran, Switches: t.switches, Arrivals: t.switches / 8, Arriving: time.Duration(t.switches/8) * t.before,
+				Ran: t.ran, Switches: t.switches, Arrivals: t.switches / 8,
+				Arriving: time.Duration(t.switches/8) * t.before,
 			}
 		}
 	}
@@ -56,8 +57,10 @@ func near(a, b time.Duration) bool { return (a - b).Abs() <= time.Microsecond }
 // Whatever the samples, the CPU time of threads, processes and all together is the scheduler's.
 func TestTotals(t *testing.T) {
 	busy, busyTimes := process(1,
-		thread{tid: 1, samples: 950, ran: time.Second, switches: 10}, thread{tid: 2, samples: 30, ran: 20 * time.Millisecond},
-		thread{tid: 3, samples: 2, ran: 100 * time.Microsecond}, thread{tid: 4, ran: 3 * time.Millisecond}, thread{tid: 5, ran: 12 * time.Millisecond})
+		thread{tid: 1, samples: 950, ran: time.Second, switches: 10},
+		thread{tid: 2, samples: 30, ran: 20 * time.Millisecond},
+		thread{tid: 3, samples: 2, ran: 100 * time.Microsecond}, thread{tid: 4, ran: 3 * time.Millisecond},
+		thread{tid: 5, ran: 12 * time.Millisecond})
 	small, smallTimes := process(2, thread{tid: 21, samples: 3, ran: 5 * time.Millisecond})
 	idle, idleTimes := process(3, thread{tid: 31, ran: 4 * time.Millisecond})
 	d := &division{period: period, usual: usualLatency(true)}
@@ -97,7 +100,8 @@ func TestTotals(t *testing.T) {
 	idle, idleTimes = process(3, thread{tid: 31, ran: 100 * time.Millisecond, switches: 2000})
 	d.add([]*profile.Process{idle}, idleTimes)
 	d.finish()
-	if got, seen := total(idle); got != 100*time.Millisecond || seen != 0 || idle.Threads[0].UnseenIn != profile.NotSampled {
+	if got, seen := total(idle); got != 100*time.Millisecond || seen != 0 ||
+		idle.Threads[0].UnseenIn != profile.NotSampled {
 		t.Errorf("%v, %v of it in samples", got, seen)
 	}
 	if e := idle.Extents[0]; e.Observed != 0 || e.There != 1e8 {
@@ -157,8 +161,10 @@ func TestWaking(t *testing.T) {
 				missed += m.Amount
 			}
 		}
-		if want := float64(units * (before + late)); math.Abs(missed-want) > 4*math.Sqrt(float64(samples))*float64(period) {
-			t.Errorf("units of %v: %v are missed after wake-ups, want %v", length, time.Duration(missed), time.Duration(want))
+		if want := float64(units * (before +
+			late)); math.Abs(missed-want) > 4*math.Sqrt(float64(samples))*float64(period) {
+			t.Errorf("units of %v: %v are missed after wake-ups, want %v", length, time.Duration(missed),
+				time.Duration(want))
 		}
 	}
 	for _, samples := range []uint64{900, 1000, 1100} {
@@ -174,7 +180,8 @@ func TestWaking(t *testing.T) {
 
 // A profile whose samples stand for less than the scheduler counted says how much, and why.
 func TestAccount(t *testing.T) {
-	p, times := process(1, thread{tid: 1, samples: 10000, ran: 12 * time.Second, switches: 100000, before: 10 * time.Microsecond})
+	p, times := process(1, thread{tid: 1, samples: 10000, ran: 12 * time.Second, switches: 100000,
+		before: 10 * time.Microsecond})
 	d := &division{period: period, usual: usualLatency(true), tick: 2 * time.Microsecond}
 	d.add([]*profile.Process{p}, times)
 	d.finish()
@@ -211,7 +218,8 @@ func TestArrivingSamples(t *testing.T) {
 		s.parts = []*part{{threads: []*profile.Thread{{Tree: tree}}}}
 		each, unseen := s.share()
 		if !near(time.Duration(each), tt.each) || !near(time.Duration(unseen), tt.unseen) {
-			t.Errorf("%d and %d samples: %v each and %v unseen, want %v and %v", tt.early, tt.others, time.Duration(each), time.Duration(unseen), tt.each, tt.unseen)
+			t.Errorf("%d and %d samples: %v each and %v unseen, want %v and %v", tt.early, tt.others,
+				time.Duration(each), time.Duration(unseen), tt.each, tt.unseen)
 		}
 		if sum := each*float64(s.samples) + unseen; math.Abs(sum-100e6) > 1 {
 			t.Errorf("%d and %d samples: %v in all", tt.early, tt.others, time.Duration(sum))

@@ -151,11 +151,13 @@ func (s *Source) KernelMaps() []any {
 // Fill implements source.Filler.
 func (s *Source) Fill(_ context.Context, w *source.Closed, p *profile.Profile) source.Part {
 	if s.kernel == nil {
-		p.Comments = append(p.Comments, fmt.Sprintf("CPU time is the number of samples times their period, which is too low for threads that sleep often: %v", s.refused))
+		p.Comments = append(p.Comments, fmt.Sprintf("CPU time is the number of samples times their period, which is "+
+			"too low for threads that sleep often: %v", s.refused))
 		return source.Part{}
 	}
 	if n := s.missing.Load(); n > 0 {
-		p.Comments = append(p.Comments, fmt.Sprintf("the CPU time of %d threads is missing: they had begun to end when the recording did, and found no CPU for %v", n, endsWait))
+		p.Comments = append(p.Comments, fmt.Sprintf("the CPU time of %d threads is missing: they had begun to end "+
+			"when the recording did, and found no CPU for %v", n, endsWait))
 	}
 	var lives []fold.Life // in the order of the profile
 	programs := map[fold.Life][]*profile.Process{}
@@ -164,7 +166,8 @@ func (s *Source) Fill(_ context.Context, w *source.Closed, p *profile.Profile) s
 		Process: func(of *fold.Process, to *profile.Process) {
 			life := lifeOf(of, w.RunTimes)
 			if finished { // it was chosen, and has no samples
-				s.divide(p.Period, []fold.Life{life}, map[fold.Life][]*profile.Process{life: {to}}, map[fold.Life]*fold.LifeTime{life: w.RunTimes[life]}, w.Unsampled)
+				s.divide(p.Period, []fold.Life{life}, map[fold.Life][]*profile.Process{life: {to}},
+					map[fold.Life]*fold.LifeTime{life: w.RunTimes[life]}, w.Unsampled)
 				return
 			}
 			if programs[life] == nil {
@@ -180,7 +183,10 @@ func (s *Source) Fill(_ context.Context, w *source.Closed, p *profile.Profile) s
 }
 
 // divide divides the run times of processes among their samples.
-func (s *Source) divide(period time.Duration, lives []fold.Life, programs map[fold.Life][]*profile.Process, times map[fold.Life]*fold.LifeTime, unsampled []source.Unsampled) {
+func (s *Source) divide(
+	period time.Duration, lives []fold.Life, programs map[fold.Life][]*profile.Process,
+	times map[fold.Life]*fold.LifeTime, unsampled []source.Unsampled,
+) {
 	d := &division{period: period, tick: s.TickTime(), usual: usualLatency(attach.Virtual()), unsampled: unsampled}
 	for _, life := range lives {
 		d.add(programs[life], times[life])

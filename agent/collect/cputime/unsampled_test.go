@@ -14,7 +14,8 @@ import (
 func TestUnsampledCPU(t *testing.T) {
 	sampled, sampledTimes := process(1, thread{tid: 1, samples: 10_000, ran: 10 * time.Second})
 	cut, cutTimes := process(2, thread{tid: 2, samples: 4_000, ran: 10 * time.Second})
-	d := &division{period: period, usual: usualLatency(true), unsampled: []source.Unsampled{{CPU: 1, Time: 6200 * time.Millisecond}}}
+	d := &division{period: period, usual: usualLatency(true), unsampled: []source.Unsampled{{CPU: 1,
+		Time: 6200 * time.Millisecond}}}
 	d.add([]*profile.Process{sampled}, sampledTimes)
 	d.add([]*profile.Process{cut}, cutTimes)
 	d.finish()
@@ -25,7 +26,8 @@ func TestUnsampledCPU(t *testing.T) {
 		t.Errorf("of the CPU that was sampled: %+v", e)
 	}
 	e := cut.Extents[0]
-	if e.Good() || e.Share() > 0.41 || len(e.Missed) != 1 || !strings.Contains(e.Missed[0].Why, "CPU 1 was not sampled") {
+	if e.Good() || e.Share() > 0.41 || len(e.Missed) != 1 || !strings.Contains(e.Missed[0].Why,
+		"CPU 1 was not sampled") {
 		t.Errorf("of the CPU that was not: %+v", e)
 	}
 }

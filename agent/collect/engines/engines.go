@@ -51,13 +51,15 @@ type engine struct {
 	shown   guest.PerProcess[showing]
 
 	// Only functions that have the State use these.
-	connected map[int]string          // processes connected to a calls.Connector when rates were last set: their runtimes, by pid
+	// processes connected to a calls.Connector when rates were last set: their runtimes, by pid
+	connected map[int]string
 	found     map[*guest.Process]bool // processes that a calls.GuestFinder samples
 }
 
 // Open starts the requested engines that work here. It fails if none does.
 func Open(services *source.Services, opt Options) (*Engines, error) {
-	e := &Engines{Services: services, opt: opt, rates: map[string]profile.Rate{}, counts: counts{discarded: noCallDiscards()}}
+	e := &Engines{Services: services, opt: opt, rates: map[string]profile.Rate{},
+		counts: counts{discarded: noCallDiscards()}}
 	for _, spec := range engineTable(opt) {
 		choice := profile.Choice{Engine: spec.name, Reason: spec.declined(opt), Socket: spec.socket}
 		if choice.Reason != "" {
@@ -139,7 +141,8 @@ func (e *Engines) stats(c *bpf.Counts) *profile.CallStats {
 	s := &profile.CallStats{
 		Budget: e.opt.Budget, Costs: map[string]time.Duration{},
 		Dropped: map[string]uint64{"ring_full": c[bpf.CallsDroppedRingFull], "no_memory": c[bpf.CallsDroppedNoDraft]},
-		Hits:    c[bpf.CallHits], Refused: c[bpf.CallHitsRefused], Bursts: c[bpf.BurstsArmed], Skipped: c[bpf.BurstsSkipped],
+		Hits:    c[bpf.CallHits], Refused: c[bpf.CallHitsRefused], Bursts: c[bpf.BurstsArmed],
+		Skipped: c[bpf.BurstsSkipped],
 	}
 	if e.estimator != nil {
 		s.Credibility = e.estimator.Credibility()
@@ -151,9 +154,11 @@ func (e *Engines) stats(c *bpf.Counts) *profile.CallStats {
 			s.GuestTime += g.time
 		}
 		s.Attempted = c[bpf.CallsAttempted] + e.counts.taken
-		s.Delivered, s.Folded, s.Discarded, s.Rates = e.counts.received, e.counts.folded, maps.Clone(e.counts.discarded), maps.Clone(e.rates)
+		s.Delivered, s.Folded, s.Discarded, s.Rates = e.counts.received, e.counts.folded,
+			maps.Clone(e.counts.discarded), maps.Clone(e.rates)
 	})
-	for g, guests := range times { // not while holding the State: an engine's lock may be held while it attaches to processes
+	// not while holding the State: an engine's lock may be held while it attaches to processes
+	for g, guests := range times {
 		s.Costs[g.Name()] = g.cost(guests).Time()
 	}
 	if s.Discarded == nil { // this request failed

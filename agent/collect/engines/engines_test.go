@@ -15,7 +15,8 @@ import (
 
 // Every engine has a complete row in the table, and records of its own.
 func TestEngineTable(t *testing.T) {
-	if got, want := Names(), []string{calls.Page, calls.Hotspot, calls.Listener, calls.USDT, calls.Branch}; !slices.Equal(got, want) {
+	if got, want := Names(), []string{calls.Page, calls.Hotspot, calls.Listener, calls.USDT,
+		calls.Branch}; !slices.Equal(got, want) {
 		t.Errorf("engines are tried in the order %v, want %v", got, want)
 	}
 	records := map[uint8]string{}
@@ -66,7 +67,8 @@ func TestDeclinedEngines(t *testing.T) {
 			}
 		}
 		if got := o.Interrupting(); !slices.Equal(tried, test.want) || got != test.interrupting {
-			t.Errorf("with --engine=%s these are tried: %v, interrupting: %t; want %v, %t", test.engine, tried, got, test.want, test.interrupting)
+			t.Errorf("with --engine=%s these are tried: %v, interrupting: %t; want %v, %t", test.engine, tried, got,
+				test.want, test.interrupting)
 		}
 	}
 	if o := (&Options{Engine: calls.Branch, Exact: ExactEdges}); o.Interrupting() || (*Options)(nil).Interrupting() {
@@ -109,7 +111,8 @@ func TestRecordsOfEngines(t *testing.T) {
 	s := e.state()
 	h := identity{PID: 100, Start: 5, Exec: 1}.Header(bpf.EventCall)
 	for name, engine := range map[string]calls.Engine{
-		calls.Page: &foldingEngine{fakeEngine{name: calls.Page}, h}, calls.USDT: foldingNamed{fakeEngine{name: calls.USDT}}, calls.Hotspot: fakeEngine{name: calls.Hotspot},
+		calls.Page: &foldingEngine{fakeEngine{name: calls.Page}, h},
+		calls.USDT: foldingNamed{fakeEngine{name: calls.USDT}}, calls.Hotspot: fakeEngine{name: calls.Hotspot},
 	} {
 		e.run(specOf(Options{}, name), started{engine: engine})
 	}
@@ -130,7 +133,8 @@ func TestRecordsOfEngines(t *testing.T) {
 		}
 	}
 	set := w.Calls[s.Table[100]]
-	if set == nil || len(set.Named) != 2 || set.Named[calls.Page].Total() != 7 || set.Named[calls.USDT].Total() != 5 || e.counts.folded != 3 {
+	if set == nil || len(set.Named) != 2 || set.Named[calls.Page].Total() != 7 || set.Named[calls.USDT].Total() != 5 ||
+		e.counts.folded != 3 {
 		t.Errorf("%d are folded, into %+v", e.counts.folded, set)
 	}
 }

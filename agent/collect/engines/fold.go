@@ -28,7 +28,8 @@ const (
 
 // noCallDiscards holds every reason, so that a series exists before its first failure.
 func noCallDiscards() map[string]uint64 {
-	return map[string]uint64{profile.Malformed: 0, profile.Failed: 0, profile.NoWindow: 0, discardUnnamed: 0, discardStale: 0, discardFull: 0,
+	return map[string]uint64{profile.Malformed: 0, profile.Failed: 0, profile.NoWindow: 0, discardUnnamed: 0,
+		discardStale: 0, discardFull: 0,
 		discardCalibration: 0, discardTime: 0}
 }
 

@@ -27,8 +27,10 @@ func TestCallIdentity(t *testing.T) {
 	call := foldtest.Call(id, bpf.EngineListener, 3, foldtest.JIT(1, 4), foldtest.JIT(2, 8))
 	e.HandleCall(e.state(), call)
 	e.HandleCall(e.state(), call)
-	e.HandleCall(e.state(), foldtest.Call(id, bpf.EngineListener, 2, foldtest.JIT(1, 4), foldtest.JIT(2, 8))) // of an earlier VM
-	e.HandleCall(e.state(), foldtest.Call(id, bpf.EngineUSDT, 3, foldtest.JIT(1, 4), foldtest.JIT(2, 8)))     // that engine does not run
+	// of an earlier VM
+	e.HandleCall(e.state(), foldtest.Call(id, bpf.EngineListener, 2, foldtest.JIT(1, 4), foldtest.JIT(2, 8)))
+	// that engine does not run
+	e.HandleCall(e.state(), foldtest.Call(id, bpf.EngineUSDT, 3, foldtest.JIT(1, 4), foldtest.JIT(2, 8)))
 	e.HandleCall(e.state(), call[:len(call)-1])
 	w.PIDs = map[int]bool{7: true}
 	e.HandleCall(e.state(), call)
@@ -50,7 +52,8 @@ func TestCallIdentity(t *testing.T) {
 }
 
 func FuzzHandleCall(f *testing.F) {
-	f.Add(foldtest.Call(identity{PID: 1, Start: 2, Exec: 3}, bpf.EngineListener, 0, foldtest.JIT(1, 2), foldtest.JIT(3, 4)))
+	f.Add(foldtest.Call(identity{PID: 1, Start: 2, Exec: 3}, bpf.EngineListener, 0, foldtest.JIT(1, 2),
+		foldtest.JIT(3, 4)))
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		e, _ := listeningEngines()
 		for _, handle := range []func(*fold.State, []byte){e.HandleCall, e.HandleCall, e.HandleNamedCall} {

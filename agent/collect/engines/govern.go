@@ -31,7 +31,8 @@ func (e *Engines) govern() (stop func()) {
 	for _, own := range e.running {
 		g := &governed{engine: own, seen: map[*fold.Process]uint64{}}
 		if !own.SelfGoverned {
-			g.controller = budget.New(budget.Limits{Share: e.opt.Budget, Fixed: own.Fixed(e.opt.Rate), MaxHz: own.maxHz})
+			g.controller = budget.New(budget.Limits{Share: e.opt.Budget, Fixed: own.Fixed(e.opt.Rate),
+				MaxHz: own.maxHz})
 		}
 		governs = append(governs, g)
 	}

@@ -177,7 +177,8 @@ func (h *hotCode) take(p *fold.Process, known jitEntries, r listener.Result) err
 				e.counts.discarded[discardStale]++
 				continue
 			}
-			call := []guest.RawFrame{{Frame: hit.Caller, Kind: guest.RawReturn}, {Frame: hit.Callee, Kind: guest.RawExact}}
+			call := []guest.RawFrame{{Frame: hit.Caller, Kind: guest.RawReturn},
+				{Frame: hit.Callee, Kind: guest.RawExact}}
 			code.Mark(call)
 			e.addRaw(s, p, h.name, call[0], call[1], 0)
 		}

@@ -33,7 +33,8 @@ func newJITProcess(t *testing.T) *jitProcess {
 	e, _ := testEngines()
 	pool := proc.NewPool(proc.PoolOptions{})
 	e.Root, e.Pool = w.Root, pool
-	e.Resolver = guest.NewResolver(guest.Config{Runtimes: runtimes.Table(), Root: w.Root, Log: e.Log, Pool: pool, Attaching: pool})
+	e.Resolver = guest.NewResolver(guest.Config{Runtimes: runtimes.Table(), Root: w.Root, Log: e.Log, Pool: pool,
+		Attaching: pool})
 	e.Resolver.Start(2)
 	t.Cleanup(func() {
 		e.Resolver.Stop()
@@ -66,7 +67,8 @@ func (w *jitProcess) listened() *hotCode {
 }
 
 func (w *jitProcess) hits(caller, callee uint64) listener.Result {
-	return listener.Result{Hits: []listener.Hit{{Caller: at(caller, guest.RawReturn).Frame, Callee: at(callee, guest.RawExact).Frame}}}
+	return listener.Result{Hits: []listener.Hit{{Caller: at(caller, guest.RawReturn).Frame,
+		Callee: at(callee, guest.RawExact).Frame}}}
 }
 
 // Entries are the first instructions of the code with most samples.
@@ -74,7 +76,8 @@ func TestHottestJIT(t *testing.T) {
 	w := newJITProcess(t)
 	w.Write("7f3814003000 40 a", "7f3814003040 40 b", "7f3814003080 40 c", "400000 100 of a file")
 	w.sample(t, at(0, guest.RawExact))
-	samples := map[uint64]float64{codeAt + 4: 2, codeAt + 8: 3, codeAt + 0x44: 4, codeAt + 0x84: 6, 0x400010: 9, codeAt + 0x100: 9}
+	samples := map[uint64]float64{codeAt + 4: 2, codeAt + 8: 3, codeAt + 0x44: 4, codeAt + 0x84: 6, 0x400010: 9,
+		codeAt + 0x100: 9}
 	hot := hottestJIT(w.Process, samples, 2)
 	if len(hot) != 2 || hot[0].Begin != codeAt+0x80 || hot[1].Begin != codeAt {
 		t.Errorf("%+v", hot)
@@ -108,7 +111,8 @@ func TestTakeWindow(t *testing.T) {
 		t.Fatalf("%+v", calls)
 	}
 	for edge := range calls[0].Graph.Edges() {
-		if edge.Caller.Value().Function != "caller" || edge.Callee.Value().Function != "leaf" || edge.Site.Offset != 0x20 {
+		if edge.Caller.Value().Function != "caller" || edge.Callee.Value().Function != "leaf" ||
+			edge.Site.Offset != 0x20 {
 			t.Errorf("%+v called %+v at %+v", edge.Caller.Value(), edge.Callee.Value(), edge.Site)
 		}
 	}

@@ -142,13 +142,16 @@ func (e *Engines) unused() (notes []string) {
 	for _, engine := range e.running {
 		switch {
 		case engine.SelfGoverned && (stride || samples):
-			notes = append(notes, fmt.Sprintf("engine %s: --stride and --samples do not apply: the budget determines its watches", engine.Name()))
+			notes = append(notes, fmt.Sprintf("engine %s: --stride and --samples do not apply: the budget determines "+
+				"its watches", engine.Name()))
 		case engine.Stride == calls.EveryCall && stride:
-			notes = append(notes, fmt.Sprintf("engine %s: --stride does not apply: every call of a burst traps", engine.Name()))
+			notes = append(notes, fmt.Sprintf("engine %s: --stride does not apply: every call of a burst traps",
+				engine.Name()))
 		}
 	}
 	if e.opt.Logical && !slices.ContainsFunc(e.running, func(engine *engine) bool { return engine.Inlined }) {
-		notes = append(notes, "--logical does not apply: only engine "+strings.Join(inlining(), " or ")+" estimates inlined calls, and it is not used")
+		notes = append(notes, "--logical does not apply: only engine "+strings.Join(inlining(), " or ")+
+			" estimates inlined calls, and it is not used")
 	}
 	return notes
 }

@@ -34,8 +34,10 @@ func (f fakeEngine) Notes() []string { return nil }
 func testEngines() (*Engines, *fold.Window) {
 	log := slog.New(slog.DiscardHandler)
 	e := &Engines{rates: map[string]profile.Rate{}, counts: counts{discarded: noCallDiscards()}}
-	e.Services = &source.Services{Log: log, Resolver: guest.NewResolver(guest.Config{Runtimes: runtimes.Table(), Log: log}), Period: time.Second / 99}
-	state := fold.NewState(fold.StateOptions{MaxContexts: 1 << 20, Submit: func(p *guest.Process) { e.Resolver.Submit(p) }, Flush: e.Flush})
+	e.Services = &source.Services{Log: log, Resolver: guest.NewResolver(guest.Config{Runtimes: runtimes.Table(),
+		Log: log}), Period: time.Second / 99}
+	state := fold.NewState(fold.StateOptions{MaxContexts: 1 << 20,
+		Submit: func(p *guest.Process) { e.Resolver.Submit(p) }, Flush: e.Flush})
 	e.Owner = fold.NewOwner(state, func(err error) { panic(err) })
 	return e, e.openWindow()
 }
@@ -94,13 +96,15 @@ func TestNotesOfSilence(t *testing.T) {
 		"engine usdt: used: for some; no calls: no supported interpreter is running",
 		"engine branch: used: for some; no calls: no call was made while it sampled",
 		"engine other: not used: it is not for this machine")
-	if got, want := silenceOfHotspot(e.engine(calls.Hotspot), nil, 3, 2), "the estimate failed for 2 of 3 JVMs"; got != want {
+	if got, want := silenceOfHotspot(e.engine(calls.Hotspot), nil, 3,
+		2), "the estimate failed for 2 of 3 JVMs"; got != want {
 		t.Errorf("of estimates that failed it says %q, want %q", got, want)
 	}
 	p := fold.NewProcess(proc.Identity{PID: 9}, false)
 	p.Code.Store(&guest.JITCode{})
 	e.state().Table[9] = p
-	if got := silenceOfListener(e.engine(calls.Listener), e.state(), 1, 0); got != "the only process with known compiled code was not busy enough" {
+	if got := silenceOfListener(e.engine(calls.Listener), e.state(), 1,
+		0); got != "the only process with known compiled code was not busy enough" {
 		t.Errorf("of a process with a map it says %q", got)
 	}
 	e.engine(calls.Page).connected = map[int]string{7: ""}
@@ -135,7 +139,8 @@ func TestWatchesOfEngines(t *testing.T) {
 	} {
 		e.run(specOf(e.opt, name), started{engine: watchingEngine{fakeEngine{name: name}, w}})
 	}
-	want := []string{"engine listener, since the agent began: of 11 watches of breakpoints, 2 void, because the watched code was replaced; " +
+	want := []string{"engine listener, since the agent began: of 11 watches of breakpoints, 2 void, because the " +
+		"watched code was replaced; " +
 		"7 times a thread was left out of a watch, because somebody else uses its debug registers"}
 	if got := e.notes(&profile.Profile{}, 0); !slices.Equal(got, want) {
 		t.Errorf("notes are\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
@@ -153,7 +158,8 @@ func TestNotesOfRates(t *testing.T) {
 	rate := func(hz, stride, samples int) profile.Rate {
 		return profile.Rate{Hz: hz, Burst: profile.Burst{Stride: stride, Samples: samples}}
 	}
-	const last = "engine page: used: for some; the budget determines its rate; the labels stride and samples show the last one"
+	const last = "engine page: used: for some; the budget determines its rate; the labels stride and samples show " +
+		"the last one"
 	for _, test := range []struct {
 		name    string
 		options Options
@@ -162,25 +168,32 @@ func TestNotesOfRates(t *testing.T) {
 		want    []string // after the lines of other engines
 	}{
 		{"all is free", Options{}, []string{"page"}, false, []string{last}},
-		{"all is fixed", Options{Rate: rate(99, 7, 32)}, []string{"page"}, false, []string{"engine page: used: for some"}},
+		{"all is fixed", Options{Rate: rate(99, 7, 32)}, []string{"page"}, false,
+			[]string{"engine page: used: for some"}},
 		{"bursts are fixed", Options{Rate: rate(0, 7, 32)}, []string{"page", "hotspot"}, false, []string{
 			last, "engine hotspot: --stride and --samples do not apply: the budget determines its watches"}},
 		{"a stride", Options{Rate: rate(0, 7, 0)}, []string{"page", "listener"}, false, []string{
 			last, "engine listener: --stride does not apply: every call of a burst traps"}},
-		{"ticks alone apply", Options{Rate: rate(99, 0, 0)}, []string{"page", "hotspot", "listener"}, false, []string{last}},
+		{"ticks alone apply", Options{Rate: rate(99, 0, 0)}, []string{"page", "hotspot", "listener"}, false,
+			[]string{last}},
 		{"too much is fixed", Options{Rate: rate(5000, 0, 0)}, []string{"page"}, true, []string{last,
-			"engine page: sampled in 4 of 30 s only: the fixed -F, --stride and --samples cost more than the budget of 1%: raise --budget, or set all three to sample without a budget"}},
+			"engine page: sampled in 4 of 30 s only: the fixed -F, --stride and --samples cost more than the budget " +
+				"of 1%: raise --budget, or set all three to sample without a budget"}},
 		{"too small a budget", Options{Budget: 0.00001}, []string{"page"}, true, []string{last,
 			"engine page: sampled in 4 of 30 s only: the budget of 0.001% has no room for more: raise --budget"}},
 		{"logical", Options{Logical: true}, []string{"page"}, false, []string{last,
 			"--logical does not apply: only engine hotspot estimates inlined calls, and it is not used"}},
 	} {
 		e := notingEngines(test.options, test.engines...)
-		closed := profile.Profile{Processes: []*profile.Process{{Calls: []*profile.Calls{{Engine: "page", Rate: rate(97, 7, 32)}}}}}
+		closed := profile.Profile{Processes: []*profile.Process{{Calls: []*profile.Calls{{Engine: "page",
+			Rate: rate(97, 7, 32)}}}}}
 		for _, g := range e.governed {
 			g.exceeds, g.sampled, g.all = test.exceeds, 4, 30
 		}
-		got := slices.DeleteFunc(e.notes(&closed, 0), func(note string) bool { return strings.Contains(note, "; no calls: ") })
+		got := slices.DeleteFunc(e.notes(&closed, 0), func(note string) bool {
+			return strings.Contains(note,
+				"; no calls: ")
+		})
 		if !slices.Equal(got, test.want) {
 			t.Errorf("%s: notes are\n%s\nwant\n%s", test.name, strings.Join(got, "\n"), strings.Join(test.want, "\n"))
 		}
@@ -204,8 +217,10 @@ func TestFixedRates(t *testing.T) {
 		{"listener", profile.Rate{}, profile.Rate{Burst: profile.Burst{Stride: 1}}, false},
 	} {
 		traits := TraitsOf(test.engine)
-		if got, unlimited := traits.Fixed(test.rate), traits.Unlimited(test.rate); got != test.want || unlimited != test.unlimited {
-			t.Errorf("engine %s, %v: %v, without a budget %t; want %v, %t", test.engine, test.rate, got, unlimited, test.want, test.unlimited)
+		if got, unlimited := traits.Fixed(test.rate), traits.Unlimited(test.rate); got != test.want ||
+			unlimited != test.unlimited {
+			t.Errorf("engine %s, %v: %v, without a budget %t; want %v, %t", test.engine, test.rate, got, unlimited,
+				test.want, test.unlimited)
 		}
 	}
 }

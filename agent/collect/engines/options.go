@@ -50,7 +50,8 @@ func (o Options) WithDefaults() Options {
 
 // Interrupting reports whether an engine may run whose programs interrupt others; o may be nil.
 func (o *Options) Interrupting() bool {
-	return o != nil && o.Exact == NotExact && slices.ContainsFunc(engineTable(*o), func(s engineSpec) bool { return s.interrupting && s.declined(*o) == "" })
+	return o != nil && o.Exact == NotExact && slices.ContainsFunc(engineTable(*o),
+		func(s engineSpec) bool { return s.interrupting && s.declined(*o) == "" })
 }
 
 // Frequency is the default sampling frequency in Hz when calls are recorded: the estimates of

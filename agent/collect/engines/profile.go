@@ -62,7 +62,8 @@ func (e *Engines) addTo(p *profile.Profile, w *source.Closed, guests map[*fold.P
 	p.Comments = append(p.Comments, e.account())
 	for _, engine := range e.running {
 		if c := engine.Cost(); c.Hits > 0 {
-			p.Comments = append(p.Comments, fmt.Sprintf("engine %s: %s of %v each, %v of the processes' CPU time in total since the agent started",
+			p.Comments = append(p.Comments, fmt.Sprintf("engine %s: %s of %v each, %v of the processes' CPU time in "+
+				"total since the agent started",
 				engine.Name(), stored.Plural(int(c.Hits), "hit"), c.HitTime, c.Time()))
 		}
 	}
@@ -96,7 +97,8 @@ func (e *Engines) account() string {
 		line += " (" + strings.Join(lost, ", ") + ")"
 	}
 	if s.GuestTime > 0 {
-		line += fmt.Sprintf("; by the agent's own account they used %.2f%% of the processes' CPU time; the budget is %.2f%%", 100*s.Cost().Seconds()/s.GuestTime.Seconds(), 100*s.Budget)
+		line += fmt.Sprintf("; by the agent's own account they used %.2f%% of the processes' CPU time; the budget is "+
+			"%.2f%%", 100*s.Cost().Seconds()/s.GuestTime.Seconds(), 100*s.Budget)
 		for _, engine := range e.running {
 			if engine.Unlimited(e.opt.Rate) {
 				line += fmt.Sprintf(" (engine %s has no budget, because all of its rate is fixed)", engine.Name())

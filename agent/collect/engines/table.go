@@ -44,7 +44,8 @@ type engineSpec struct {
 func engineTable(o Options) []engineSpec {
 	return []engineSpec{
 		{
-			name: calls.Page, purpose: "for VMs with vmprof.h, which connect to " + o.GuestSocket, socket: true, try: tryPage,
+			name: calls.Page, purpose: "for VMs with vmprof.h, which connect to " + o.GuestSocket, socket: true,
+			try:    tryPage,
 			record: bpf.EnginePage, guests: (*engine).isConnected, silence: silenceOfPage,
 		},
 		{
@@ -53,12 +54,15 @@ func engineTable(o Options) []engineSpec {
 			guests: (*engine).isAttached, silence: silenceOfHotspot,
 		},
 		{
-			name: calls.Listener, purpose: "for compiled code of VMs that write a map for perf, and of JVMs if engine hotspot is not used", try: tryListener,
+			name: calls.Listener, purpose: "for compiled code of VMs that write a map for perf, and of JVMs if " +
+				"engine hotspot is not used", try: tryListener,
 			Traits: calls.Traits{Stride: calls.EveryCall}, needsHot: true,
-			record: bpf.EngineListener, fold: (*engine).foldListened, guests: (*engine).isObserved, silence: silenceOfListener,
+			record: bpf.EngineListener, fold: (*engine).foldListened, guests: (*engine).isObserved,
+			silence: silenceOfListener,
 		},
 		{
-			name: calls.USDT, purpose: "for interpreters with function-entry probes: PHP with USE_ZEND_DTRACE=1, Python, Ruby", try: tryUSDT,
+			name: calls.USDT, purpose: "for interpreters with function-entry probes: PHP with USE_ZEND_DTRACE=1, " +
+				"Python, Ruby", try: tryUSDT,
 			maxHz: usdt.MaxHz, record: bpf.EngineUSDT, guests: (*engine).isFound, silence: silenceOfUSDT,
 		},
 		{
@@ -77,7 +81,8 @@ type started struct {
 }
 
 func tryPage(e *Engines) (started, error) {
-	engine, err := page.New(page.Options{Objects: e.Objects, Socket: e.opt.GuestSocket, Wanted: e.Wanted, Proc: e.Root, Log: e.Log, CountRead: e.Resolver.CountRead})
+	engine, err := page.New(page.Options{Objects: e.Objects, Socket: e.opt.GuestSocket, Wanted: e.Wanted, Proc: e.Root,
+		Log: e.Log, CountRead: e.Resolver.CountRead})
 	return started{engine: engine}, err
 }
 
@@ -108,7 +113,8 @@ func tryListener(e *Engines) (s started, err error) {
 }
 
 func tryUSDT(e *Engines) (started, error) {
-	engine, err := usdt.Try(usdt.Options{Objects: e.Objects, Proc: e.Root, Pool: e.Pool, Log: e.Log, CountRead: e.Resolver.CountRead})
+	engine, err := usdt.Try(usdt.Options{Objects: e.Objects, Proc: e.Root, Pool: e.Pool, Log: e.Log,
+		CountRead: e.Resolver.CountRead})
 	return started{engine: engine}, err
 }
 

@@ -59,7 +59,9 @@ func (e *Source) countObjects(ctx context.Context, w *source.Closed, before, aft
 		counts := after.since(before, p.Attachment.Load())
 		if len(counts) == 0 {
 			if e.cannotCount(ctx, p) {
-				out.Comments = append(out.Comments, fmt.Sprintf("objects of process %d are not counted: the JVM does not report its allocations: start it with -XX:+%s", p.PID, objectFlag))
+				out.Comments = append(out.Comments,
+					fmt.Sprintf("objects of process %d are not counted: the JVM does not report its allocations: "+
+						"start it with -XX:+%s", p.PID, objectFlag))
 			}
 			continue
 		}
@@ -102,7 +104,9 @@ func (e *Source) cannotCount(ctx context.Context, p *fold.Process) bool {
 }
 
 // classNames names the classes of p's counted objects.
-func (e *Source) classNames(ctx context.Context, p *fold.Process, counts map[uint64]bpf.ClassCount) (map[uint64]string, error) {
+func (e *Source) classNames(
+	ctx context.Context, p *fold.Process, counts map[uint64]bpf.ClassCount,
+) (map[uint64]string, error) {
 	ctx, cancel := context.WithTimeout(ctx, exactDeadline)
 	defer cancel()
 	return e.services.Resolver.ClassNames(ctx, p.Process, maps.Keys(counts))
@@ -113,10 +117,12 @@ func (e *Source) classNames(ctx context.Context, p *fold.Process, counts map[uin
 func addExact(s *fold.EventSet, counts map[uint64]bpf.ClassCount, names map[uint64]string) {
 	r := s.Of(profile.Allocations)
 	for klass, n := range counts {
-		key := fold.EventKey{Context: cct.Root, EventLabels: profile.EventLabels{Class: names[klass], What: profile.ExactAllocations}}
+		key := fold.EventKey{Context: cct.Root, EventLabels: profile.EventLabels{Class: names[klass],
+			What: profile.ExactAllocations}}
 		if r.Rows[key] == nil {
 			r.Rows[key] = &fold.EventSums{}
 		}
-		r.Rows[key].Add(&fold.EventSums{Events: n.Objects, Values: [profile.MaxEventValues]float64{float64(n.Objects), float64(n.Bytes)}})
+		r.Rows[key].Add(&fold.EventSums{Events: n.Objects, Values: [profile.MaxEventValues]float64{float64(n.Objects),
+			float64(n.Bytes)}})
 	}
 }

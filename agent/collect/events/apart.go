@@ -95,7 +95,8 @@ func (e *Probes) attachOwn(p *guest.Process, f *os.File, of *fileProbes) (eventL
 		own.of = of
 		for _, plan := range of.plans {
 			own.plans = append(own.plans, &attachedPlan{
-				eventPlan: plan.eventPlan, found: plan.found, process: p, all: plan, users: []*guest.Process{p}, library: plan.library, every: 1,
+				eventPlan: plan.eventPlan, found: plan.found, process: p, all: plan, users: []*guest.Process{p},
+				library: plan.library, every: 1,
 			})
 		}
 		return len(own.plans) > 0, nil
@@ -126,7 +127,8 @@ func (e *Probes) separate(of *fileProbes, least int, why string) bool {
 		return false
 	}
 	of.apart, of.hand, of.began = true, true, e.now
-	e.config.Log.Warn("each process gets probes of its own", "library", of.plans[0].library, "processes", len(users), "why", why)
+	e.config.Log.Warn("each process gets probes of its own", "library", of.plans[0].library, "processes", len(users),
+		"why", why)
 	e.separating.Go(func() {
 		defer file.Close()
 		for user := range users {
@@ -242,13 +244,17 @@ func (e *Probes) watchStrangers(passed time.Duration) {
 		if comm, err := e.config.Root.Comm(int(pid)); err == nil {
 			name = fmt.Sprintf("%s (pid %d)", comm, pid)
 		}
-		note := fmt.Sprintf("%s, which is not profiled, passed probes of events %d times in a second; that costs nobody else", name,
+		note := fmt.Sprintf("%s, which is not profiled, passed probes of events %d times in a second; that costs "+
+			"nobody else", name,
 			int(float64(hits)/passed.Seconds()))
 		e.strange = append(e.strange, strangeTime{e.now, pid, note})
 		if len(e.strange) > maxStrangeTimes {
 			e.strange = slices.Delete(e.strange, 0, 1)
 		}
-		if at := slices.IndexFunc(e.plans, func(p *attachedPlan) bool { return slices.Contains(p.cookies, stranger.Probe) }); at >= 0 {
+		if at := slices.IndexFunc(e.plans, func(p *attachedPlan) bool {
+			return slices.Contains(p.cookies,
+				stranger.Probe)
+		}); at >= 0 {
 			e.separate(e.plans[at].files, 1, note)
 		}
 	}
@@ -258,7 +264,10 @@ func (e *Probes) watchStrangers(passed time.Duration) {
 // observes reports whether the agent is attached to the VM of a process by now; mu is held.
 func (e *Probes) observes(pid int) bool {
 	return slices.ContainsFunc(e.plans, func(p *attachedPlan) bool {
-		return slices.ContainsFunc(p.users, func(user *guest.Process) bool { return user.PID == pid && user.Attachment.Load() != 0 })
+		return slices.ContainsFunc(p.users, func(user *guest.Process) bool {
+			return user.PID == pid &&
+				user.Attachment.Load() != 0
+		})
 	})
 }
 

@@ -60,12 +60,14 @@ func TestSeparate(t *testing.T) {
 	if n := k.hits(t) - before; n != 2 {
 		t.Errorf("%d hits, want one of each plan", n)
 	}
-	if len(k.plans) != 1 || k.plans[0].process != self || k.unattached[other] != of || len(p.links)+len(p.cookies) != 0 {
+	if len(k.plans) != 1 || k.plans[0].process != self || k.unattached[other] != of || len(p.links)+
+		len(p.cookies) != 0 {
 		t.Fatalf("%d plans, of the file there are %d links", len(k.plans), len(p.links))
 	}
 	own := k.plans[0]
 	if n, err := k.hitsOf(own); err != nil || n != 1 || k.rateOf(t, own) != 1 || own.turn != p.turn {
-		t.Errorf("%d hits (%v) of the process's own plan, one in %d is recorded, turn %d after %d", n, err, k.rateOf(t, own), own.turn, p.turn)
+		t.Errorf("%d hits (%v) of the process's own plan, one in %d is recorded, turn %d after %d", n, err,
+			k.rateOf(t, own), own.turn, p.turn)
 	}
 	if got, want := own.cover.BornAt(), p.cover.BornAt(); got != want {
 		t.Errorf("observed since %v, want %v as by the plan of the file", got, want)
@@ -113,7 +115,8 @@ func TestWatchStrangers(t *testing.T) {
 	put(1<<22+1, 3*manyStrange)
 	notes := look(2)
 	slices.Sort(notes)
-	if len(notes) != 2 || !strings.Contains(notes[0], "pid") || !strings.HasPrefix(notes[1], "process 4194305, which is not profiled, passed") {
+	if len(notes) != 2 || !strings.Contains(notes[0], "pid") ||
+		!strings.HasPrefix(notes[1], "process 4194305, which is not profiled, passed") {
 		t.Errorf("many hits: %q", notes)
 	}
 	if notes := look(3); len(notes) != 0 {

@@ -44,6 +44,7 @@ func TestRemovedPlan(t *testing.T) {
 	}
 	e.noteUser(both, guest.NewProcess(proc.Identity{PID: 3}), "libjvm.so")
 	if len(e.plans) != 0 || len(of.users) != 0 || len(own.users) != 0 || flushed != 1 {
-		t.Errorf("removed %d times, %d plans are left; %d and %d processes use them", flushed, len(e.plans), len(of.users), len(own.users))
+		t.Errorf("removed %d times, %d plans are left; %d and %d processes use them", flushed, len(e.plans),
+			len(of.users), len(own.users))
 	}
 }

@@ -63,7 +63,8 @@ func (f *followedShare) note(from, to time.Duration) string {
 	if most <= 1 {
 		return ""
 	}
-	return fmt.Sprintf("threads switched too often to follow all of their waits: of threads with more than some 100 waits a second, down to one wait in %d was "+
+	return fmt.Sprintf("threads switched too often to follow all of their waits: of threads with more than some 100 "+
+		"waits a second, down to one wait in %d was "+
 		"followed, which stands for the others", most)
 }
 

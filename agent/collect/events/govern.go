@@ -242,7 +242,8 @@ func (e *Probes) loadOf(l planLoad) budget.Load {
 		cpus = max(cpus, 1)
 	}
 	return budget.Load{
-		Probe: l.plan.name(), Hits: l.rate, Count: l.count, Record: l.count + e.recordTime(l.plan), CPUs: max(cpus, 1e-9),
+		Probe: l.plan.name(), Hits: l.rate, Count: l.count, Record: l.count + e.recordTime(l.plan),
+		CPUs: max(cpus, 1e-9),
 	}
 }
 

@@ -37,7 +37,8 @@ func (k *kernelSide) pretend(t *testing.T, p *attachedPlan, n uint64) {
 // pretendCost simulates that many records of all probes, each of that duration.
 func (k *kernelSide) pretendCost(t *testing.T, records uint64, each time.Duration) {
 	t.Helper()
-	for counter, n := range map[bpf.Counter]uint64{bpf.ObservationsAttempted: records, bpf.NsProbes: records * uint64(each)} {
+	for counter, n := range map[bpf.Counter]uint64{bpf.ObservationsAttempted: records,
+		bpf.NsProbes: records * uint64(each)} {
 		var counts []uint64
 		if err := k.config.Objects.Counters.Lookup(uint32(counter), &counts); err != nil {
 			t.Fatal(err)
@@ -132,7 +133,8 @@ func TestTune(t *testing.T) {
 	}
 	second(10_000) // take ten times as much as unrecorded hits may
 	if d := &p.duty; !p.silent() || d.Slices != 10 || d.Length != 100*time.Millisecond || k.rateOf(t, p) != 0 {
-		t.Fatalf("10,000 hits a second: one slice of %d, of %v, the kernel side says %d", d.Slices, d.Length, k.rateOf(t, p))
+		t.Fatalf("10,000 hits a second: one slice of %d, of %v, the kernel side says %d", d.Slices, d.Length,
+			k.rateOf(t, p))
 	}
 	is := func(hit bool) {
 		t.Helper()
@@ -143,7 +145,8 @@ func TestTune(t *testing.T) {
 		}
 	}
 	is(false)
-	for _, want := range []int{5, 3, 2, 1} { // the first slice of each cycle is drawn, and at most half of the load is forgotten
+	// the first slice of each cycle is drawn, and at most half of the load is forgotten
+	for _, want := range []int{5, 3, 2, 1} {
 		k.turn(now)
 		is(true)
 		// In a slice the plan may take the budget of the whole cycle: 20 ms a second, of which half
@@ -166,7 +169,8 @@ func TestTune(t *testing.T) {
 	}
 	is(true)
 	parts := fold.Covered(nil, k.Covers.Sums(now), 0, now, &profile.EventCounts{})
-	if notes := parts.Notes(func(func(*fold.EventSet) bool) {}); len(notes) != 1 || !strings.Contains(notes[0], "probe 0 is hit 10,000") ||
+	if notes := parts.Notes(func(func(*fold.EventSet) bool) {}); len(notes) != 1 ||
+		!strings.Contains(notes[0], "probe 0 is hit 10,000") ||
 		!strings.HasPrefix(notes[0], "events of tests (alloc) were observed ") {
 		t.Errorf("notes %q", notes)
 	}
@@ -207,9 +211,11 @@ func TestTuneUnmeasured(t *testing.T) {
 func TestTuneExceptions(t *testing.T) {
 	k := newKernelSide(t)
 	k.trap.Store(int64(time.Microsecond))
-	fixed, exact, pauses := k.plan(t, profile.Values, k.Programs.ValueProbe), k.plan(t, profile.Allocations, k.Programs.ObjectAllocated), k.plan(t, profile.Pauses, k.Programs.SafepointEnd)
+	fixed, exact, pauses := k.plan(t, profile.Values, k.Programs.ValueProbe),
+		k.plan(t, profile.Allocations, k.Programs.ObjectAllocated), k.plan(t, profile.Pauses, k.Programs.SafepointEnd)
 	fixed.fixed, fixed.every, exact.exact = true, 7, true
-	faults := &attachedPlan{eventPlan: eventPlan{kind: profile.Faults, of: "page faults"}, cookies: []uint32{bpf.ProbeFault}, every: 1, perf: true}
+	faults := &attachedPlan{eventPlan: eventPlan{kind: profile.Faults, of: "page faults"},
+		cookies: []uint32{bpf.ProbeFault}, every: 1, perf: true}
 	k.place(t, fixed, exact, pauses)
 	k.plans = []*attachedPlan{fixed, exact, pauses, faults}
 	for _, p := range k.plans {
@@ -232,7 +238,8 @@ func TestTuneExceptions(t *testing.T) {
 func TestTuneShares(t *testing.T) {
 	k := newKernelSide(t)
 	k.trap.Store(int64(time.Microsecond))
-	a, b, other := k.plan(t, profile.Locks, k.Programs.ValueProbe), k.plan(t, profile.Locks, k.Programs.ValueProbe), k.plan(t, profile.Values, k.Programs.ValueProbe)
+	a, b, other := k.plan(t, profile.Locks, k.Programs.ValueProbe), k.plan(t, profile.Locks, k.Programs.ValueProbe),
+		k.plan(t, profile.Values, k.Programs.ValueProbe)
 	k.plans = []*attachedPlan{a, b, other}
 	k.place(t, k.plans...)
 	k.pretendCost(t, 10, 10*time.Microsecond)
@@ -251,14 +258,17 @@ func TestTuneShares(t *testing.T) {
 // recorded, and all parts together are the kind's budget.
 func TestPart(t *testing.T) {
 	for _, busy := range [][]float64{{1300}, {13_000, 1300}, {1e6, 1e6, 1e6}, {1, 5}, {}} {
-		e := &Probes{Options: Options{Budget: 0.01, Kinds: [profile.EventKinds]bool{profile.Locks: true, profile.Values: true}}, cpus: 1.1, record: 10 * time.Microsecond}
+		e := &Probes{Options: Options{Budget: 0.01, Kinds: [profile.EventKinds]bool{profile.Locks: true,
+			profile.Values: true}}, cpus: 1.1, record: 10 * time.Microsecond}
 		loads, all := planLoads(nil), 0.0
 		for _, rate := range append([]float64{18}, busy...) {
-			l := planLoad{plan: &attachedPlan{eventPlan: eventPlan{kind: profile.Locks}}, rate: rate, count: 2 * time.Microsecond}
+			l := planLoad{plan: &attachedPlan{eventPlan: eventPlan{kind: profile.Locks}}, rate: rate,
+				count: 2 * time.Microsecond}
 			l.full = rate * (l.count + e.record).Seconds()
 			loads = append(loads, l)
 		}
-		loads = append(loads, planLoad{plan: &attachedPlan{eventPlan: eventPlan{kind: profile.Values}}, rate: 1e6, count: time.Microsecond, full: 10})
+		loads = append(loads, planLoad{plan: &attachedPlan{eventPlan: eventPlan{kind: profile.Values}}, rate: 1e6,
+			count: time.Microsecond, full: 10})
 		for _, l := range loads[:len(loads)-1] {
 			all += e.part(loads, l)
 		}
@@ -269,7 +279,8 @@ func TestPart(t *testing.T) {
 			t.Errorf("next to %v hits a second: one in %d of 18 is recorded, %v", busy, every, err)
 		}
 		// It is observed all the time again, too, if it was not.
-		if n := e.allowance(profile.Locks, e.part(loads, loads[0].times(steady)), 1).SlicesFor(e.loadOf(loads[0].times(steady)), 100); n != 1 {
+		if n := e.allowance(profile.Locks, e.part(loads, loads[0].times(steady)),
+			1).SlicesFor(e.loadOf(loads[0].times(steady)), 100); n != 1 {
 			t.Errorf("next to %v hits a second: one slice of %d", busy, n)
 		}
 	}
@@ -301,7 +312,8 @@ func TestTuneRare(t *testing.T) {
 				}
 				k.turn(now)
 				if rare.silent() || rare.every != 1 {
-					t.Fatalf("next to %d hits a second: after %v one in %d hits of the rare probe is recorded, in one slice of %d",
+					t.Fatalf("next to %d hits a second: after %v one in %d hits of the rare probe is recorded, in "+
+						"one slice of %d",
 						busy, now, rare.every, rare.duty.Slices)
 				}
 			}
@@ -320,7 +332,8 @@ func TestTuneRare(t *testing.T) {
 func TestWarnPartly(t *testing.T) {
 	var text bytes.Buffer
 	e := &Probes{config: Config{Log: slog.New(slog.NewTextHandler(&text, nil))}}
-	a, b := &attachedPlan{eventPlan: eventPlan{of: "waits for monitors"}, library: "/jdk/libjvm.so"}, &attachedPlan{eventPlan: eventPlan{of: "waits for monitors"}}
+	a, b := &attachedPlan{eventPlan: eventPlan{of: "waits for monitors"}, library: "/jdk/libjvm.so"},
+		&attachedPlan{eventPlan: eventPlan{of: "waits for monitors"}}
 	other := &attachedPlan{eventPlan: eventPlan{of: "allocations"}}
 	for pid := range 5 {
 		e.noteUser([]*attachedPlan{a}, &guest.Process{PID: 4711 + pid}, a.library)
@@ -341,7 +354,8 @@ func TestWarnPartly(t *testing.T) {
 			t.Errorf("%s lacks %s", lines[0], want)
 		}
 	}
-	if strings.Contains(lines[0], "4711") || strings.Contains(lines[0], "likewise") || !strings.Contains(lines[2], "likewise_before=119") {
+	if strings.Contains(lines[0], "4711") || strings.Contains(lines[0], "likewise") ||
+		!strings.Contains(lines[2], "likewise_before=119") {
 		t.Errorf("%s\n%s", lines[0], lines[2])
 	}
 }
@@ -367,7 +381,8 @@ func TestCheck(t *testing.T) {
 	}
 	k.pretend(t, p, 1200)
 	if k.check(3*checkInterval, 3*checkInterval); !p.silent() || fixed.silent() {
-		t.Errorf("the budget of a second is half spent on hits alone: silent: %v, what is fixed: %v", p.silent(), fixed.silent())
+		t.Errorf("the budget of a second is half spent on hits alone: silent: %v, what is fixed: %v", p.silent(),
+			fixed.silent())
 	}
 	// 2,200 hits in 60 ms take 37 times as much as unrecorded hits may.
 	if p.duty.Slices != 37 {
@@ -451,7 +466,8 @@ func TestHurry(t *testing.T) {
 // gets its own share back when it needs it.
 func TestLend(t *testing.T) {
 	k := newKernelSide(t)
-	k.Options.Kinds[profile.Allocations], k.Options.Kinds[profile.Locks], k.Options.Kinds[profile.Pauses] = true, true, true
+	k.Options.Kinds[profile.Allocations], k.Options.Kinds[profile.Locks], k.Options.Kinds[profile.Pauses] = true, true,
+		true
 	k.Options.Budget, k.cpus = 0.03, 2
 	load := func(kind profile.EventKind, cpus float64) planLoad {
 		return planLoad{plan: &attachedPlan{eventPlan: eventPlan{kind: kind}}, full: cpus}
@@ -463,12 +479,15 @@ func TestLend(t *testing.T) {
 		{nil, 0.01, 0.01, 0.01},
 		{planLoads{load(profile.Allocations, 0.01), load(profile.Locks, 0.01)}, 0.01, 0.01, 0.01}, // enough for all
 		{planLoads{load(profile.Allocations, 0.5)}, 0.03, 0, 0},
-		{planLoads{load(profile.Allocations, 0.25), load(profile.Allocations, 0.25), load(profile.Locks, 0.005)}, 0.025, 0.005, 0},
+		{planLoads{load(profile.Allocations, 0.25), load(profile.Allocations, 0.25), load(profile.Locks, 0.005)}, 0.025,
+			0.005, 0},
 		{planLoads{load(profile.Allocations, 0.5), load(profile.Locks, 0.5)}, 0.015, 0.015, 0},
-		{planLoads{load(profile.Allocations, 0.5), load(profile.Locks, 0.019)}, 0.02, 0.01, 0}, // locks need nearly all of theirs
+		// locks need nearly all of theirs
+		{planLoads{load(profile.Allocations, 0.5), load(profile.Locks, 0.019)}, 0.02, 0.01, 0},
 	} {
 		k.lend(c.loads)
-		for kind, want := range map[profile.EventKind]float64{profile.Allocations: c.allocations, profile.Locks: c.locks, profile.Pauses: c.pauses} {
+		for kind, want := range map[profile.EventKind]float64{profile.Allocations: c.allocations,
+			profile.Locks: c.locks, profile.Pauses: c.pauses} {
 			if got := k.allowance(kind, 1, 1).Share; math.Abs(got-want) > 1e-9 {
 				t.Errorf("%v: %v has %v, want %v", c.loads, kind, got, want)
 			}
@@ -481,7 +500,8 @@ func TestUsualCycle(t *testing.T) {
 	p := &attachedPlan{}
 	p.cover.Begin(100*time.Second, nil)
 	for age, want := range map[time.Duration]time.Duration{
-		0: shortestCycle, 4 * time.Second: shortestCycle, 8 * time.Second: time.Second, time.Minute: longestCycle, time.Hour: longestCycle,
+		0: shortestCycle, 4 * time.Second: shortestCycle, 8 * time.Second: time.Second, time.Minute: longestCycle,
+		time.Hour: longestCycle,
 	} {
 		if got := p.usualCycle(100*time.Second + age); got != want {
 			t.Errorf("after %v: %v, want %v", age, got, want)

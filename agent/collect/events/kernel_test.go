@@ -40,7 +40,9 @@ func newKernelSide(t *testing.T) *kernelSide {
 		GuestTimes: func() budget.Times { return nil },
 		Flush:      func(context.Context) error { return nil }, // nothing is in the ring
 	}
-	k := &kernelSide{Probes: &Probes{config: config, uprobes: attach.NewUprobes(), recording: true, used: budget.Times{}, cookies: newCookies(), draw: func(int) int { return 0 }, Options: Options{Budget: 0.002 / leastBudget}}}
+	k := &kernelSide{Probes: &Probes{config: config, uprobes: attach.NewUprobes(), recording: true,
+		used: budget.Times{}, cookies: newCookies(), draw: func(int) int { return 0 },
+		Options: Options{Budget: 0.002 / leastBudget}}}
 	if k.Programs, err = o.LoadProbes(k.uprobes.Multi()); err != nil {
 		t.Fatal(err)
 	}

@@ -32,7 +32,8 @@ type plannedProbe struct {
 	find      findSites
 	configure configureSite // or nil
 	rare      bool          // few events pass it
-	optional  string        // what is not recorded where there is no place for it; "": the plan is then not attached at all
+	// what is not recorded where there is no place for it; "": the plan is then not attached at all
+	optional string
 }
 
 // A configureSite finds the location of the value that a site reports.
@@ -91,11 +92,15 @@ func eventPlans(o *bpf.ProbeObjects, f *probesite.Finder) []eventPlan {
 			{name: functionBarrier, program: o.CardEnqueued, find: barriers},
 		}},
 		{kind: profile.Pauses, of: "pauses", probes: []plannedProbe{
-			{name: "hs_private:safepoint__end", program: o.SafepointEnd, find: notes("hs_private", "safepoint__end"), configure: clockSite(o, clockEnd)},
-			{name: "hotspot:vmops__begin", program: o.OperationBegin, find: notes("hotspot", "vmops__begin"), configure: nameSite(o)},
-			{name: "hotspot:mem__pool__gc__begin", program: o.ManagerBegin, find: notes("hotspot", "mem__pool__gc__begin"), configure: nameSite(o)},
+			{name: "hs_private:safepoint__end", program: o.SafepointEnd, find: notes("hs_private", "safepoint__end"),
+				configure: clockSite(o, clockEnd)},
+			{name: "hotspot:vmops__begin", program: o.OperationBegin, find: notes("hotspot", "vmops__begin"),
+				configure: nameSite(o)},
+			{name: "hotspot:mem__pool__gc__begin", program: o.ManagerBegin,
+				find: notes("hotspot", "mem__pool__gc__begin"), configure: nameSite(o)},
 			{name: "hotspot:gc__begin", program: o.CollectionBegin, find: notes("hotspot", "gc__begin")},
-			{name: "hs_private:safepoint__begin", program: o.SafepointBegin, find: notes("hs_private", "safepoint__begin"), configure: clockSite(o, clockBegin)},
+			{name: "hs_private:safepoint__begin", program: o.SafepointBegin,
+				find: notes("hs_private", "safepoint__begin"), configure: clockSite(o, clockBegin)},
 		}},
 	}
 	return append(plans, virtualPlans(o, f)...)
@@ -121,7 +126,8 @@ func monitorPlan(o *bpf.ProbeObjects, f *probesite.Finder) eventPlan {
 		p.probes = withVirtual(o, f, lightweightProbes(o, functionSynchronize))
 	case f.Has(functionEnter):
 		p.probes = []plannedProbe{
-			{name: functionEnter + ", end", program: o.MonitorEntered, find: monitorReturns(probesite.MonitorEntry{Function: functionEnter}), configure: returnSite(o)},
+			{name: functionEnter + ", end", program: o.MonitorEntered,
+				find: monitorReturns(probesite.MonitorEntry{Function: functionEnter}), configure: returnSite(o)},
 			{name: "spinning", program: o.MonitorSpun, find: spins(
 				probesite.Calls{Callee: functionTrySpin, In: functionEnter, Conditional: true, Stores: true},
 			)},
@@ -131,7 +137,8 @@ func monitorPlan(o *bpf.ProbeObjects, f *probesite.Finder) eventPlan {
 		p.probes = unnamedMonitorProbes(o, f)
 	}
 	p.probes = append([]plannedProbe{{
-		name: functionRelease, program: o.MonitorReleased, find: firstEntryWith(1, functionRelease, functionEpilog), optional: "who has monitors for which threads wait",
+		name: functionRelease, program: o.MonitorReleased, find: firstEntryWith(1, functionRelease, functionEpilog),
+		optional: "who has monitors for which threads wait",
 	}}, p.probes...)
 	return p
 }
@@ -139,7 +146,8 @@ func monitorPlan(o *bpf.ProbeObjects, f *probesite.Finder) eventPlan {
 // lightweightProbes are those of a function with a handle of the object.
 func lightweightProbes(o *bpf.ProbeObjects, function string) []plannedProbe {
 	return []plannedProbe{
-		{name: function + ", end", program: o.MonitorEntered, find: monitorReturns(probesite.MonitorEntry{Function: function, Handle: true}), configure: returnSite(o)},
+		{name: function + ", end", program: o.MonitorEntered,
+			find: monitorReturns(probesite.MonitorEntry{Function: function, Handle: true}), configure: returnSite(o)},
 		{name: "spinning", program: o.MonitorSpun, find: spins(
 			probesite.Calls{Callee: "ObjectMonitor::try_spin", In: functionEnter, Conditional: true, Stores: true},
 			probesite.Calls{Callee: "ObjectMonitor::spin_enter", Conditional: true, Stores: true},
@@ -156,7 +164,8 @@ func unnamedMonitorProbes(o *bpf.ProbeObjects, f *probesite.Finder) []plannedPro
 	entry, err := f.MonitorEntry()
 	if err != nil {
 		failed := func(*probesite.Finder) ([]probesite.Site, error) {
-			return nil, fmt.Errorf("the library has no symbol %s, and the search for the function failed: %w", functionEnter, err)
+			return nil, fmt.Errorf("the library has no symbol %s, and the search for the function failed: %w",
+				functionEnter, err)
 		}
 		return []plannedProbe{{name: functionEnter, find: failed}}
 	}
@@ -165,7 +174,8 @@ func unnamedMonitorProbes(o *bpf.ProbeObjects, f *probesite.Finder) []plannedPro
 		begin = o.LightweightEnter
 	}
 	return []plannedProbe{
-		{name: entry.Function + ", end", program: o.MonitorSlept, find: monitorReturns(entry), configure: returnSite(o)},
+		{name: entry.Function + ", end", program: o.MonitorSlept, find: monitorReturns(entry),
+			configure: returnSite(o)},
 		{name: entry.Function, program: begin, find: entriesWith(entry.Function, 1)},
 	}
 }
@@ -185,7 +195,8 @@ func parkPlan(o *bpf.ProbeObjects, f *probesite.Finder) eventPlan {
 	function, err := f.ParkEntry()
 	if err != nil {
 		failed := func(*probesite.Finder) ([]probesite.Site, error) {
-			return nil, fmt.Errorf("the library has no USDT probe hotspot:%s, and the search for Parker::park failed: %w", end, err)
+			return nil, fmt.Errorf("the library has no USDT probe hotspot:%s, and the search for Parker::park "+
+				"failed: %w", end, err)
 		}
 		p.probes = []plannedProbe{{name: "Parker::park", find: failed}}
 		return p
@@ -208,14 +219,16 @@ func unparkProbe(o *bpf.ProbeObjects) plannedProbe {
 		}
 		return f.EntriesWith(name, 3)
 	}
-	return plannedProbe{name: "Unsafe.unpark", program: o.Unparks, find: find, optional: "who has locks of java.util.concurrent for which threads wait"}
+	return plannedProbe{name: "Unsafe.unpark", program: o.Unparks, find: find,
+		optional: "who has locks of java.util.concurrent for which threads wait"}
 }
 
 // barriers finds where a thread whose queue of dirty cards is full is about to get another one.
 func barriers(f *probesite.Finder) ([]probesite.Site, error) {
 	sites, err := f.Towards(functionEnqueue, functionBarrier)
 	if err != nil {
-		return nil, fmt.Errorf("this needs JDK 17 to 25, and a libjvm with symbols, as Debian's and Eclipse Temurin's have: %w", err)
+		return nil, fmt.Errorf("this needs JDK 17 to 25, and a libjvm with symbols, as Debian's and Eclipse "+
+			"Temurin's have: %w", err)
 	}
 	return sites, nil
 }

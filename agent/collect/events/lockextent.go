@@ -67,12 +67,15 @@ func (l *lockWaits) lateTime(w *fold.Window, p *fold.Process) (sum time.Duration
 // p. There is what the hits of the probes stand for, recorded or not, and what there was before the
 // probes came. That is the time for which the VM's list of threads says that threads had waited, or
 // what the rate of waits since then gives, whichever is more.
-func (e *Source) lockExtent(w *fold.Window, p *fold.Process, all []*profile.Events, covered *fold.CoveredParts) []profile.Extent {
+func (e *Source) lockExtent(
+	w *fold.Window, p *fold.Process, all []*profile.Events, covered *fold.CoveredParts,
+) []profile.Extent {
 	if e.locks == nil || p.Attachment.Load() == 0 {
 		return nil
 	}
 	x := profile.Extent{
-		Subject: profile.Locks.String(), What: "time of waits for locks", Unit: "nanoseconds", Source: "the hits of probes and the JVM's list of threads",
+		Subject: profile.Locks.String(), What: "time of waits for locks", Unit: "nanoseconds",
+		Source: "the hits of probes and the JVM's list of threads",
 	}
 	miss := func(amount float64, why string) {
 		if amount > 0 {

@@ -21,11 +21,13 @@ func TestLockExtentBefore(t *testing.T) {
 	cover := &fold.Coverage{Kind: profile.Locks}
 	cover.Begin(50*time.Second, nil)
 	cover.Follow(p.Identity(), 104*time.Second)
-	covered := fold.Covered(nil, map[*fold.Coverage]fold.CoverageSums{cover: cover.Sums(110 * time.Second)}, window.Began, window.Ended, &profile.EventCounts{})
+	covered := fold.Covered(nil, map[*fold.Coverage]fold.CoverageSums{cover: cover.Sums(110 * time.Second)},
+		window.Began, window.Ended, &profile.EventCounts{})
 	row := profile.EventRow{}
 	row.Values[profile.Locks.Main()] = 6e9
 	all := []*profile.Events{{Kind: profile.Locks, Rows: []profile.EventRow{row}}}
-	for waited, want := range map[int]float64{0: 10e9, 2: 14e9} { // two threads for 4 s each are more than the 4 s by the rate
+	// two threads for 4 s each are more than the 4 s by the rate
+	for waited, want := range map[int]float64{0: 10e9, 2: 14e9} {
 		e := &Source{locks: &lockWaits{}}
 		e.locks.noteLate(p.Process, 104*time.Second, waited, false)
 		list := e.lockExtent(window, p, all, &covered)

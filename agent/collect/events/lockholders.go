@@ -26,10 +26,11 @@ type lockID struct {
 
 // A heldLock is what is known of one lock.
 type heldLock struct {
-	releases []release         // the last ones, in order
-	holders  []*fold.Waker     // the last ones that differ
-	acquired map[uint32]uint64 // when threads acquired the lock that waited for it and have not released it to a waiter since
-	used     uint64            // lockHolders.n when it was last used
+	releases []release     // the last ones, in order
+	holders  []*fold.Waker // the last ones that differ
+	// when threads acquired the lock that waited for it and have not released it to a waiter since
+	acquired map[uint32]uint64
+	used     uint64 // lockHolders.n when it was last used
 }
 
 // A release is the end of a time in which a thread had a lock: ns of CLOCK_MONOTONIC.
@@ -103,7 +104,8 @@ func (h *lockHolders) release(id lockID, at uint64, by *fold.Waker) {
 func (l *heldLock) holder(by *fold.Waker) *fold.Waker {
 	by.Stack = by.Stack[:min(len(by.Stack), maxHolderFrames)]
 	for _, known := range l.holders {
-		if known.TID == by.TID && known.Thread == by.Thread && known.Epoch == by.Epoch && slices.Equal(known.Stack, by.Stack) {
+		if known.TID == by.TID && known.Thread == by.Thread && known.Epoch == by.Epoch &&
+			slices.Equal(known.Stack, by.Stack) {
 			return known
 		}
 	}

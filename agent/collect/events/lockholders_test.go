@@ -20,7 +20,8 @@ func TestHeldLock(t *testing.T) {
 	h.acquire(id, waiter, 110)
 	h.release(id, 120, by(waiter))
 	l := h.of[id]
-	for when, want := range map[uint64]uint32{1: owner, 99: owner, 100: 0, 109: 0, 110: waiter, 119: waiter, 120: 0, 129: 0} {
+	for when, want := range map[uint64]uint32{1: owner, 99: owner, 100: 0, 109: 0, 110: waiter, 119: waiter, 120: 0,
+		129: 0} {
 		got := uint32(0)
 		if who := l.at(when, 130); who != nil {
 			got = who.TID

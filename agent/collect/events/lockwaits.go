@@ -35,7 +35,9 @@ type lockWaits struct {
 	late   []lateWait
 
 	// Only functions that have the State use these.
-	counted, before map[uint32]time.Duration // when the waits began of which an ended window has a part, by thread; the latter of earlier windows
+	// when the waits began of which an ended window has a part, by thread; the latter of earlier
+	// windows
+	counted, before map[uint32]time.Duration
 	stackOf         map[uint32]*waitingStack // of waits that have not ended, as read last
 }
 
@@ -79,7 +81,8 @@ func newLockWaits(services *source.Services, opt *Options, others *waits) (*lock
 		return nil, nil
 	}
 	l := &lockWaits{
-		services: services, seeded: map[seeding]struct{}{}, counted: map[uint32]time.Duration{}, stackOf: map[uint32]*waitingStack{},
+		services: services, seeded: map[seeding]struct{}{}, counted: map[uint32]time.Duration{},
+		stackOf: map[uint32]*waitingStack{},
 	}
 	if others != nil {
 		l.stacks = &others.stacks
@@ -209,7 +212,8 @@ func (e *Source) seedOne(ctx context.Context, of *lockPlan, p *guest.Process) er
 		if w.Thread == 0 || (w.Monitor != 0) != monitors {
 			continue
 		}
-		entry := bpf.LockWait{Begin: uint64(now), Monitor: w.Monitor, Lock: cmp.Or(w.Monitor, w.Object), Every: 1, Turn: of.turn, Flags: bpf.SeenContended}
+		entry := bpf.LockWait{Begin: uint64(now), Monitor: w.Monitor, Lock: cmp.Or(w.Monitor, w.Object), Every: 1,
+			Turn: of.turn, Flags: bpf.SeenContended}
 		switch err := of.waits.Update(w.Thread, &entry, ebpf.UpdateNoExist); {
 		case errors.Is(err, ebpf.ErrKeyExist):
 			continue
@@ -266,10 +270,12 @@ func (e *Source) lookAtLocks(ctx context.Context) *lockLook {
 			}
 			for _, w := range list {
 				entry, known := begun[w.Thread]
-				if !known || entry.Turn != of.turn || (w.Monitor != 0) != monitors || entry.Lock != 0 && w.Monitor != 0 && entry.Lock != w.Monitor {
+				if !known || entry.Turn != of.turn || (w.Monitor != 0) != monitors || entry.Lock != 0 &&
+					w.Monitor != 0 && entry.Lock != w.Monitor {
 					continue
 				}
-				look.waits = append(look.waits, waitingThread{LockWait: w, process: p, entry: entry, cover: &of.plan.cover})
+				look.waits = append(look.waits, waitingThread{LockWait: w, process: p, entry: entry,
+					cover: &of.plan.cover})
 			}
 		}
 	}
@@ -369,7 +375,8 @@ func (e *Source) addWaiting(s *fold.State, window *fold.Window, look *lockLook, 
 			continue
 		}
 		event := fold.Event{
-			Kind: profile.Locks, TID: w.Thread, Every: w.entry.Every, Part: fold.ObservedPart{Cover: w.cover, Piece: piece},
+			Kind: profile.Locks, TID: w.Thread, Every: w.entry.Every,
+			Part:   fold.ObservedPart{Cover: w.cover, Piece: piece},
 			Labels: profile.EventLabels{Class: w.Class, What: "park"},
 			Sums:   fold.EventSums{Events: 1, Values: [profile.MaxEventValues]float64{n, n, n * float64(end-begin)}},
 			Lock:   &fold.LockWait{Since: begin, Until: end, Counted: l.wasCounted(w.Thread, begin), Waiting: true},
@@ -384,7 +391,8 @@ func (e *Source) addWaiting(s *fold.State, window *fold.Window, look *lockLook, 
 		}
 		if raw := look.stacks[w.Owner]; raw != nil && bpf.DecodeObservation(raw, &o) == nil {
 			event.Lock.Holder = &fold.Waker{
-				Process: p, PID: o.Pid, TID: o.Tid, Thread: p.NameOf(o.Tid, o.Comm), Epoch: o.ClassEpoch, Stack: waitingJava(&o, p),
+				Process: p, PID: o.Pid, TID: o.Tid, Thread: p.NameOf(o.Tid, o.Comm), Epoch: o.ClassEpoch,
+				Stack: waitingJava(&o, p),
 			}
 		}
 		if window.AddLockWait(s, p, uint32(w.process.PID), epoch, &event) {
@@ -409,14 +417,18 @@ func (l *lockWaits) wasCounted(tid uint32, begin time.Duration) bool {
 // waitingJava returns the stack of a waiting thread as a probe would have seen it: from its
 // innermost frame of Java on.
 func waitingJava(o *bpf.Observation, p *fold.Process) []guest.RawFrame {
-	java := slices.IndexFunc(o.User, func(f bpf.Frame) bool { return f.Kind() != bpf.FrameNative && f.Kind() != bpf.FrameStub })
+	java := slices.IndexFunc(o.User, func(f bpf.Frame) bool {
+		return f.Kind() != bpf.FrameNative &&
+			f.Kind() != bpf.FrameStub
+	})
 	o.Kernel, o.User = nil, o.User[max(java, 0):]
 	return observedStack(nil, o, p.Attachment.Load())
 }
 
 // describeLock adds what is known of a wait for a lock that has ended besides its length.
 func (e *Source) describeLock(p *fold.Process, o *bpf.Observation, event *fold.Event) {
-	if what := o.Seen.What; e.locks == nil || what != bpf.ObservedMonitor && what != bpf.ObservedPark || event.Delay <= 0 {
+	if what := o.Seen.What; e.locks == nil || what != bpf.ObservedMonitor && what != bpf.ObservedPark ||
+		event.Delay <= 0 {
 		return
 	}
 	end := time.Duration(o.Time)

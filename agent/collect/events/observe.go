@@ -64,7 +64,8 @@ func (e *Source) Handle(s *fold.State, raw []byte) {
 		c.discarded[profile.Unobserved]++
 		return
 	}
-	event := fold.Event{Every: o.Seen.Every, TID: o.Tid, Thread: p.NameOf(o.Tid, o.Comm), Comm: o.Comm, Stack: e.stack, Part: part}
+	event := fold.Event{Every: o.Seen.Every, TID: o.Tid, Thread: p.NameOf(o.Tid, o.Comm), Comm: o.Comm, Stack: e.stack,
+		Part: part}
 	folded := false
 	add := func(event *fold.Event) { folded = s.AddEvent(p, o.Pid, o.ClassEpoch, event) || folded }
 	switch {
@@ -249,7 +250,8 @@ func waited(e *fold.Event, every uint32, ns uint64) {
 func placeName(place uint8) string { return placeNames[place%uint8(len(placeNames))] }
 
 var placeNames = [...]string{
-	bpf.PlaceUnknown: "", bpf.PlaceYoung: "young", bpf.PlaceSurvivor: "survivor", bpf.PlaceOld: "old", bpf.PlaceHumongous: "humongous",
+	bpf.PlaceUnknown: "", bpf.PlaceYoung: "young", bpf.PlaceSurvivor: "survivor", bpf.PlaceOld: "old",
+	bpf.PlaceHumongous: "humongous",
 }
 
 // waitsForWork reports, by the class of the object that a thread parks for, whether it is not a

@@ -33,7 +33,8 @@ func watchingSource() (*Source, *fold.Window) {
 	e := &Source{Probes: &Probes{}, received: received{discarded: fold.NoDiscards()}}
 	resolver := guest.NewResolver(guest.Config{Runtimes: runtimes.Table(), Log: log})
 	state := fold.NewState(fold.StateOptions{MaxContexts: 1 << 20, Submit: resolver.Submit})
-	e.services = &source.Services{Log: log, Resolver: resolver, Owner: fold.NewOwner(state, func(err error) { panic(err) })}
+	e.services = &source.Services{Log: log, Resolver: resolver,
+		Owner: fold.NewOwner(state, func(err error) { panic(err) })}
 	w := fold.NewWindow(nil)
 	state.Open(w)
 	return e, w
@@ -76,26 +77,34 @@ func TestDescribe(t *testing.T) {
 		text string
 		want string
 	}{
-		{"allocation", with(allocated, kind(bpf.ObservedAllocation, 0, 2)), "java/lang/String", "alloc java.lang.String: 32768 524288 0"},
-		{"array", with(allocated, kind(bpf.ObservedAllocation, bpf.SeenOutside, 1)), "[[I", "alloc int[][]: 16384 262144 0"},
+		{"allocation", with(allocated, kind(bpf.ObservedAllocation, 0, 2)), "java/lang/String",
+			"alloc java.lang.String: 32768 524288 0"},
+		{"array", with(allocated, kind(bpf.ObservedAllocation, bpf.SeenOutside, 1)), "[[I",
+			"alloc int[][]: 16384 262144 0"},
 		{"allocation without a weight", with(values(16), kind(bpf.ObservedAllocation, 0, 1)), "A", "alloc A: 0 0 0"},
 		{"young", with(allocated, at(bpf.PlaceYoung)), "A", "alloc A young: 16384 262144 0"},
 		{"survivor", with(allocated, at(bpf.PlaceSurvivor)), "A", "alloc A survivor: 16384 262144 0"},
 		{"old", with(allocated, at(bpf.PlaceOld)), "A", "alloc A old: 16384 262144 0"},
 		{"humongous", with(allocated, at(bpf.PlaceHumongous)), "A", "alloc A humongous: 16384 262144 0"},
 		{"a free monitor", with(values(700), kind(bpf.ObservedMonitor, 0, 1)), "A", "lock A enter: 1 0 700"},
-		{"a monitor by spinning", with(values(700), kind(bpf.ObservedMonitor, bpf.SeenContended|bpf.SeenSpun, 3)), "A", "lock A spin: 3 3 2100"},
-		{"a monitor by blocking", with(values(700), kind(bpf.ObservedMonitor, bpf.SeenContended, 1)), "A", "lock A block: 1 1 700"},
-		{"a lock", with(values(700), kind(bpf.ObservedPark, 0, 2)), "java/util/concurrent/locks/ReentrantLock$NonfairSync",
+		{"a monitor by spinning", with(values(700), kind(bpf.ObservedMonitor, bpf.SeenContended|bpf.SeenSpun, 3)), "A",
+			"lock A spin: 3 3 2100"},
+		{"a monitor by blocking", with(values(700), kind(bpf.ObservedMonitor, bpf.SeenContended, 1)), "A",
+			"lock A block: 1 1 700"},
+		{"a lock", with(values(700), kind(bpf.ObservedPark, 0, 2)),
+			"java/util/concurrent/locks/ReentrantLock$NonfairSync",
 			"lock java.util.concurrent.locks.ReentrantLock$NonfairSync park: 2 2 1400"},
 		{"a condition", with(values(700), kind(bpf.ObservedPark, 0, 2)),
 			"java/util/concurrent/locks/AbstractQueuedSynchronizer$ConditionObject",
 			"lock java.util.concurrent.locks.AbstractQueuedSynchronizer$ConditionObject wait: 0 0 1400"},
 		{"nothing that is known", with(values(700), kind(bpf.ObservedPark, 0, 1)), "", "lock wait: 0 0 700"},
-		{"a pause", with(values(9000), kind(bpf.ObservedPause, 0, 1)), cause("ICBufferFull", ""), "safepoint ICBufferFull: 1 9000 0"},
-		{"a collection", with(values(9000), kind(bpf.ObservedPause, bpf.SeenCollection, 1)), cause("G1Collect\x1bFull", "G1 Young\x1bGeneration"),
+		{"a pause", with(values(9000), kind(bpf.ObservedPause, 0, 1)), cause("ICBufferFull", ""),
+			"safepoint ICBufferFull: 1 9000 0"},
+		{"a collection", with(values(9000), kind(bpf.ObservedPause, bpf.SeenCollection, 1)),
+			cause("G1Collect\x1bFull", "G1 Young\x1bGeneration"),
 			`safepoint G1Collect\x1bFull G1 Young\x1bGeneration: 1 9000 0`},
-		{"a collection by nobody", with(values(9000), kind(bpf.ObservedPause, bpf.SeenCollection, 1)), cause("", ""), "safepoint unknown: 1 9000 0"},
+		{"a collection by nobody", with(values(9000), kind(bpf.ObservedPause, bpf.SeenCollection, 1)), cause("", ""),
+			"safepoint unknown: 1 9000 0"},
 		{"a torn cause", with(values(9000), kind(bpf.ObservedPause, 0, 1)), "Deopt", "safepoint Deopt: 1 9000 0"},
 		{"cycles", with(values(9_999_991), func(o *bpf.ProbeObservation) {
 			o.What, o.Probe, o.Place = bpf.ObservedOverflow, bpf.ProbeCycles, bpf.PlaceOld
@@ -112,7 +121,8 @@ func TestDescribe(t *testing.T) {
 		got := "not told"
 		if describe(&o, &e, hotspot.ClassName) {
 			l := e.Labels
-			got = strings.Join(slices.DeleteFunc([]string{e.Kind.String(), l.Class, l.Place, l.What, l.Collector}, func(s string) bool { return s == "" }), " ")
+			got = strings.Join(slices.DeleteFunc([]string{e.Kind.String(), l.Class, l.Place, l.What, l.Collector},
+				func(s string) bool { return s == "" }), " ")
 			got += fmt.Sprintf(": %.0f %.0f %.0f", e.Sums.Values[0], e.Sums.Values[1], e.Sums.Values[2])
 			if e.Sums.Events != 1 {
 				t.Errorf("%s: %d events", c.name, e.Sums.Events)
@@ -165,7 +175,8 @@ func TestUnclearWaits(t *testing.T) {
 		e, w := watchingSource()
 		p := e.state().Process(&bpf.Header{Pid: java.PID, Start: java.Start, Exec: java.Exec})
 		r := record{Identity: java, Attachment: 7, User: "a:1 b:2", Flags: c.flags}
-		seen := bpf.ProbeObservation{What: bpf.ObservedPark, Every: 3, Count: 1, Values: [8]uint64{5e6}, Object: c.object}
+		seen := bpf.ProbeObservation{What: bpf.ObservedPark, Every: 3, Count: 1, Values: [8]uint64{5e6},
+			Object: c.object}
 		e.handle(foldtest.Observation(r, seen, c.class))
 		e.handle(foldtest.Observation(r, seen, c.class))
 		var notes []string
@@ -175,7 +186,8 @@ func TestUnclearWaits(t *testing.T) {
 			notes = append(notes, e.Basis...)
 		}
 		said := slices.ContainsFunc(notes, func(note string) bool {
-			return strings.HasPrefix(note, "2 waits of java.util.concurrent, 30ms together, count as waits for work, because the blocker of ")
+			return strings.HasPrefix(note, "2 waits of java.util.concurrent, 30ms together, count as waits for work, "+
+				"because the blocker of ")
 		})
 		if said != c.want || !c.want && len(notes) > 0 {
 			t.Errorf("%s: %q", c.name, notes)
@@ -191,7 +203,8 @@ func TestObservedStranger(t *testing.T) {
 	park := func(flags uint8) bool {
 		clear(e.state().Dirty)
 		r := record{Identity: java, Attachment: 7, User: "a:1 b:2", Flags: flags}
-		e.handle(foldtest.Observation(r, bpf.ProbeObservation{What: bpf.ObservedPark, Every: 1, Count: 1, Values: [8]uint64{700}}, "A$Sync"))
+		e.handle(foldtest.Observation(r, bpf.ProbeObservation{What: bpf.ObservedPark, Every: 1, Count: 1,
+			Values: [8]uint64{700}}, "A$Sync"))
 		return p.TakeThreadsWanted()
 	}
 	if park(bpf.SampleAttached | bpf.SampleJavaThread) {
@@ -237,9 +250,10 @@ func TestObservationIdentity(t *testing.T) {
 	good := foldtest.Observation(r, allocated, "A")
 	e.handle(good)
 	e.handle(good)
-	e.handle(good[:len(good)-8])                                                          // cut
-	e.handle(foldtest.Observation(r, bpf.ProbeObservation{What: 99, Every: 1}, ""))       // of an unknown kind
-	e.handle(foldtest.Observation(r, bpf.ProbeObservation{What: bpf.ObservedValues}, "")) // of a probe that nobody requested
+	e.handle(good[:len(good)-8])                                                    // cut
+	e.handle(foldtest.Observation(r, bpf.ProbeObservation{What: 99, Every: 1}, "")) // of an unknown kind
+	// of a probe that nobody requested
+	e.handle(foldtest.Observation(r, bpf.ProbeObservation{What: bpf.ObservedValues}, ""))
 	w.PIDs = map[int]bool{7: true}
 	e.handle(good)
 	c := e.received
@@ -252,7 +266,8 @@ func TestObservationIdentity(t *testing.T) {
 		t.Errorf("received %d, folded %d, discarded %v", c.received, c.folded, c.discarded)
 	}
 	for p, s := range w.Events {
-		if contexts := contextsOf(&s.Of(profile.Allocations).Tree); p.PID != int(java.PID) || !maps.Equal(contexts, map[string]uint64{"a:1 b:2": 2}) {
+		if contexts := contextsOf(&s.Of(profile.Allocations).Tree); p.PID != int(java.PID) ||
+			!maps.Equal(contexts, map[string]uint64{"a:1 b:2": 2}) {
 			t.Errorf("process %d: %v", p.PID, contexts)
 		}
 	}
@@ -261,7 +276,8 @@ func TestObservationIdentity(t *testing.T) {
 func FuzzHandleObservation(f *testing.F) {
 	r := record{Identity: java, Attachment: 7, User: "a:1 b:2 !:3"}
 	for what := range uint8(9) {
-		f.Add(foldtest.Observation(r, bpf.ProbeObservation{What: what, Every: 1, Count: 2, Values: [8]uint64{16, 1 << 18}}, "java/lang/String"))
+		f.Add(foldtest.Observation(r, bpf.ProbeObservation{What: what, Every: 1, Count: 2,
+			Values: [8]uint64{16, 1 << 18}}, "java/lang/String"))
 	}
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		e, w := watchingSource()

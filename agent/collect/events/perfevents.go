@@ -60,11 +60,13 @@ func (e *Probes) newPerfEvents() (_ *perfEvents, err error) {
 // have no probes.
 func (e *Probes) perfPlans() (plans []*attachedPlan) {
 	if e.Options.Kinds[profile.Faults] {
-		plans = append(plans, &attachedPlan{eventPlan: eventPlan{kind: profile.Faults, of: "page faults"}, cookies: []uint32{bpf.ProbeFault}, every: firstFaults, perf: true})
+		plans = append(plans, &attachedPlan{eventPlan: eventPlan{kind: profile.Faults, of: "page faults"},
+			cookies: []uint32{bpf.ProbeFault}, every: firstFaults, perf: true})
 	}
 	if e.Options.Kinds[profile.Cycles] {
 		plans = append(plans, &attachedPlan{
-			eventPlan: eventPlan{kind: profile.Cycles, of: "cycles and instructions"}, cookies: []uint32{bpf.ProbeCycles, bpf.ProbeInstructions}, every: 1, fixed: true, perf: true,
+			eventPlan: eventPlan{kind: profile.Cycles, of: "cycles and instructions"},
+			cookies:   []uint32{bpf.ProbeCycles, bpf.ProbeInstructions}, every: 1, fixed: true, perf: true,
 		})
 	}
 	return plans

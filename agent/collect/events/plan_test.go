@@ -37,9 +37,13 @@ func TestPlanFind(t *testing.T) {
 		cookies int
 	}{
 		{"two probes", []plannedProbe{{find: sites(2), configure: configure}, {find: sites(1)}}, 20, nil, 3},
-		{"one is not there", []plannedProbe{{find: sites(1)}, {find: func(*probesite.Finder) ([]probesite.Site, error) { return nil, none }}}, 20, none, 0},
+		{"one is not there", []plannedProbe{{find: sites(1)}, {find: func(*probesite.Finder) ([]probesite.Site,
+			error) {
+			return nil, none
+		}}}, 20, none, 0},
 		{"no room", []plannedProbe{{find: sites(3)}}, 2, full, 2},
-		{"not configured", []plannedProbe{{find: sites(10), configure: configure}}, 20, full, 10}, // the one that failed is returned, too
+		// the one that failed is returned, too
+		{"not configured", []plannedProbe{{find: sites(10), configure: configure}}, 20, full, 10},
 	} {
 		configured = nil
 		given := uint32(0)

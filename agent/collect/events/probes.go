@@ -65,40 +65,44 @@ type Probes struct {
 	separating sync.WaitGroup     // gives processes plans of their own
 	endGovern  context.CancelFunc // nil if they did not start
 
-	mu         sync.Mutex
-	plans      []*attachedPlan
-	cookies    numbering
-	recording  bool                           // hits are recorded; before, nobody would read them
-	used       budget.Times                   // when rates were last set
-	fresh      bool                           // processes were attached since then
-	cpus       float64                        // CPUs that processes use
-	each       map[uint32]float64             // those that each uses, by the serial of its attachment
-	lent       [profile.EventKinds]float64    // addition to a kind's share of the processes' CPU time; negative: other kinds have it
+	mu        sync.Mutex
+	plans     []*attachedPlan
+	cookies   numbering
+	recording bool               // hits are recorded; before, nobody would read them
+	used      budget.Times       // when rates were last set
+	fresh     bool               // processes were attached since then
+	cpus      float64            // CPUs that processes use
+	each      map[uint32]float64 // those that each uses, by the serial of its attachment
+	// addition to a kind's share of the processes' CPU time; negative: other kinds have it
+	lent       [profile.EventKinds]float64
 	now        time.Duration                  // of the governor, CLOCK_MONOTONIC
 	record     time.Duration                  // what a record took when there were some last
 	spent      bpf.Counts                     // then
 	unattached map[*guest.Process]*fileProbes // that get plans of their own once the agent is attached to their VMs
-	strangers  map[uint32]uint64              // hits of processes that are not observed, by pid, when rates were last set
-	strange    []strangeTime                  // the last ones
-	warned     map[string]*warning            // that events are observed for a part of the time, by what is observed
+	// hits of processes that are not observed, by pid, when rates were last set
+	strangers map[uint32]uint64
+	strange   []strangeTime       // the last ones
+	warned    map[string]*warning // that events are observed for a part of the time, by what is observed
 }
 
 // A Config is what Probes need from others.
 type Config struct {
-	Log        *slog.Logger
-	Resolver   *guest.Resolver
-	Objects    *bpf.Objects                    // whose maps and ring the programs of probes share
-	Attaching  *proc.Pool                      // in which probes are attached
-	Root       proc.Root                       // where procfs is
-	Filter     bool                            // processes were chosen: others shall not pass probes
-	GuestTimes func() budget.Times             // CPU times of the processes whose VMs are attached, by the serials of those
+	Log       *slog.Logger
+	Resolver  *guest.Resolver
+	Objects   *bpf.Objects // whose maps and ring the programs of probes share
+	Attaching *proc.Pool   // in which probes are attached
+	Root      proc.Root    // where procfs is
+	Filter    bool         // processes were chosen: others shall not pass probes
+	// CPU times of the processes whose VMs are attached, by the serials of those
+	GuestTimes func() budget.Times
 	Flush      func(ctx context.Context) error // returns when all records that were emitted have been handled
 	Refusal    func(error) error               // explains why the kernel refuses to load programs
 }
 
 // New loads the programs of probes. Nothing is attached before a library is found.
 func New(c Config, opt Options) (*Probes, error) {
-	e := &Probes{config: c, Options: opt, uprobes: attach.NewUprobes(), used: budget.Times{}, cookies: newCookies(), draw: rand.IntN, unattached: map[*guest.Process]*fileProbes{}}
+	e := &Probes{config: c, Options: opt, uprobes: attach.NewUprobes(), used: budget.Times{}, cookies: newCookies(),
+		draw: rand.IntN, unattached: map[*guest.Process]*fileProbes{}}
 	e.trap.Store(int64(usualTrap))
 	for _, spec := range opt.Values {
 		e.watches = append(e.watches, &valueWatch{spec: spec, lacking: map[symbolize.FileKey]error{}})
@@ -244,7 +248,10 @@ func (e *Probes) noteUser(plans []*attachedPlan, p *guest.Process, path string) 
 func (e *Probes) followsEnds(p *guest.Process) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return slices.ContainsFunc(e.plans, func(plan *attachedPlan) bool { return plan.ends && slices.Contains(plan.users, p) })
+	return slices.ContainsFunc(e.plans, func(plan *attachedPlan) bool {
+		return plan.ends &&
+			slices.Contains(plan.users, p)
+	})
 }
 
 // forgetUser is the inverse of noteUser.
@@ -322,8 +329,11 @@ func lack(plan *eventPlan, err error) string {
 }
 
 func (e *Probes) wants(plan *eventPlan) bool {
-	if k := &e.Options.Kinds; plan.kind == profile.Pauses && (k[profile.Faults] || k[profile.Allocations] || k[profile.Barriers]) {
-		return true // objects move while Java threads stand still, and allocation buffers and queues of cards are taken away
+	if k := &e.Options.Kinds; plan.kind == profile.Pauses && (k[profile.Faults] || k[profile.Allocations] ||
+		k[profile.Barriers]) {
+		// objects move while Java threads stand still, and allocation buffers and queues of cards
+		// are taken away
+		return true
 	}
 	return e.Options.Kinds[plan.kind] && (!plan.exact || e.Options.ExactAllocations)
 }
@@ -424,7 +434,8 @@ func (e *Probes) remove(ctx context.Context, plans []*attachedPlan) {
 	e.free(cookies)
 }
 
-var errTooManyProbes = fmt.Errorf("more than %d probes of events are attached at once: record fewer kinds of events", bpf.MaxProbes)
+var errTooManyProbes = fmt.Errorf("more than %d probes of events are attached at once: record fewer kinds of events",
+	bpf.MaxProbes)
 
 func newCookies() numbering { return numbering{bound: bpf.MaxProbes} }
 

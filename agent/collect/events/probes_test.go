@@ -65,7 +65,8 @@ func TestRemovePlans(t *testing.T) {
 	later := k.Covers.Sums(proc.Monotonic() + time.Hour)
 	for c, sums := range before {
 		if sums.Total != later[c].Total || sums.Observed > sums.Total {
-			t.Errorf("%v of %v were observed, and an hour later of %v: the plan was gone", sums.Observed, sums.Total, later[c].Total)
+			t.Errorf("%v of %v were observed, and an hour later of %v: the plan was gone", sums.Observed, sums.Total,
+				later[c].Total)
 		}
 	}
 	// A plan that cannot be attached keeps no cookies.

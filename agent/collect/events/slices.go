@@ -64,7 +64,8 @@ func (e *Probes) warnPartly(p *attachedPlan, now time.Duration, why error) {
 		w.again++
 		return
 	}
-	attrs := []any{"events", p.of, "processes", p.userNames(), "library", p.library, "slices", p.duty.Slices, "of", p.duty.Length, "why", why}
+	attrs := []any{"events", p.of, "processes", p.userNames(), "library", p.library, "slices", p.duty.Slices, "of",
+		p.duty.Length, "why", why}
 	if w != nil && w.again > 0 {
 		attrs = append(attrs, "likewise_before", w.again)
 	}
@@ -192,7 +193,8 @@ func (e *Probes) nextCycle(p *attachedPlan, now time.Duration) {
 	loads, l := e.loadNow(p)
 	part := e.part(loads, l)
 	n := e.allowance(p.kind, part, 1).SlicesFor(e.loadOf(l), budget.MaxSlices)
-	if more := l.times(steady); e.allowance(p.kind, e.part(loads, more), 1).SlicesFor(e.loadOf(more), budget.MaxSlices) > 1 {
+	if more := l.times(steady); e.allowance(p.kind, e.part(loads, more), 1).SlicesFor(e.loadOf(more),
+		budget.MaxSlices) > 1 {
 		p.duty.Start(now, n, p.usualCycle(now), e.draw)
 		e.thin(p, l, part)
 		return

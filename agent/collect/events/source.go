@@ -31,9 +31,11 @@ type Source struct {
 	complete []Complete
 
 	surveying sync.WaitGroup
-	seeded    map[*guest.Process]bool // those whose virtual threads were looked at when probes came: whether that was done. Only surveys use it.
-	endSurvey context.CancelFunc      // nil if recording did not start, or locks are not recorded
-	stopped   atomic.Int64            // when recording ended, ns of CLOCK_MONOTONIC; 0 if it has not
+	// those whose virtual threads were looked at when probes came: whether that was done. Only
+	// surveys use it.
+	seeded    map[*guest.Process]bool
+	endSurvey context.CancelFunc // nil if recording did not start, or locks are not recorded
+	stopped   atomic.Int64       // when recording ended, ns of CLOCK_MONOTONIC; 0 if it has not
 
 	// Only functions that have the State use these.
 	received    received
@@ -56,13 +58,16 @@ func Open(services *source.Services, opt Options) (*Source, error) {
 	if opt.Budget == 0 {
 		opt.Budget = budget.DefaultShare
 	}
-	e := &Source{services: services, received: received{discarded: noEventDiscards()}, surveys: surveys{}, seeded: map[*guest.Process]bool{}}
+	e := &Source{services: services, received: received{discarded: noEventDiscards()}, surveys: surveys{},
+		seeded: map[*guest.Process]bool{}}
 	if opt.Kinds[profile.Allocations] {
-		e.totals = &totals{services: services, vms: map[weak.Pointer[guest.Process]]*countingVM{}, following: map[*guest.Process][]weak.Pointer[vmReading]{}, left: map[*guest.Process]leftThreads{}}
+		e.totals = &totals{services: services, vms: map[weak.Pointer[guest.Process]]*countingVM{},
+			following: map[*guest.Process][]weak.Pointer[vmReading]{}, left: map[*guest.Process]leftThreads{}}
 	}
 	var err error
 	e.Probes, err = New(Config{
-		Log: services.Log, Resolver: services.Resolver, Objects: services.Objects, Attaching: services.Libraries, Root: services.Root, Filter: services.Filter, GuestTimes: e.guestTimes,
+		Log: services.Log, Resolver: services.Resolver, Objects: services.Objects, Attaching: services.Libraries,
+		Root: services.Root, Filter: services.Filter, GuestTimes: e.guestTimes,
 		Flush: services.Flush, Refusal: services.Refusal,
 	}, opt)
 	if err != nil {
@@ -282,19 +287,23 @@ func (e *Source) Fill(ctx context.Context, w *source.Closed, p *profile.Profile)
 	covered := fold.Covered(before.covered, after.covered, w.Began, w.Ended, &p.EventCounts)
 	p.Comments = append(p.Comments, covered.Notes(maps.Values(w.Window.Events))...)
 	p.Comments = append(p.Comments, e.strangeNotes(w.Began, w.Ended)...)
-	surveyed := fold.Get(e.services.Owner, func(*fold.State) map[*guest.Process]surveyedPart { return e.surveys.parts() })
+	surveyed := fold.Get(e.services.Owner,
+		func(*fold.State) map[*guest.Process]surveyedPart { return e.surveys.parts() })
 	apart := fold.Get(e.services.Owner, func(*fold.State) apartThreads { return e.apart })
 	return source.Part{Process: func(of *fold.Process, out *profile.Process) {
 		e.addNamed(w.Window, of, out, &covered, totals[of.Process], after.virtual.note(of.Process, before.virtual))
 		out.Extents = profile.AddExtents(out.Extents, e.lockExtent(w.Window, of, out.Events, &covered)...)
-		out.Extents = profile.AddExtents(out.Extents, e.virtualExtents(w.Window, of, apart, surveyed[of.Process], before.virtual, after.virtual)...)
+		out.Extents = profile.AddExtents(out.Extents, e.virtualExtents(w.Window, of, apart, surveyed[of.Process],
+			before.virtual, after.virtual)...)
 		out.Extents = profile.AddExtents(out.Extents, covered.Extents(of.Process, out.Extents)...)
 	}}
 }
 
 // addNamed adds the events of p in a closed window to its part of a profile; c is what its VM
 // counted itself, and virtual a note on its locks, or "".
-func (e *Source) addNamed(w *fold.Window, p *fold.Process, out *profile.Process, covered *fold.CoveredParts, c *counted, virtual string) {
+func (e *Source) addNamed(
+	w *fold.Window, p *fold.Process, out *profile.Process, covered *fold.CoveredParts, c *counted, virtual string,
+) {
 	s := w.Events[p]
 	var allocated *fold.Allocated
 	if c != nil {
@@ -348,7 +357,9 @@ func (e *Source) addNamed(w *fold.Window, p *fold.Process, out *profile.Process,
 // eventCountsSince returns the counts of events between two readings of counters; trap is the time
 // that a hit takes. Events in flight at either edge are in Attempted but not in Delivered, or vice
 // versa; the identities hold if the agent was stopped and flushed first.
-func eventCountsSince(kernelBefore, kernelAfter *bpf.Counts, before, after received, trap time.Duration) profile.EventCounts {
+func eventCountsSince(
+	kernelBefore, kernelAfter *bpf.Counts, before, after received, trap time.Duration,
+) profile.EventCounts {
 	d := func(c bpf.Counter) uint64 { return kernelAfter[c] - kernelBefore[c] }
 	return profile.EventCounts{
 		Attempted: d(bpf.ObservationsAttempted),
@@ -362,10 +373,12 @@ func eventCountsSince(kernelBefore, kernelAfter *bpf.Counts, before, after recei
 		Discarded:  profile.Difference(before.discarded, after.discarded),
 		Hits:       d(bpf.ProbeHits),
 		Unattached: d(bpf.HitsUnattached),
-		Waits:      d(bpf.WaitsSeen) + d(bpf.WaitsSkipped), WaitsThinned: d(bpf.WaitsThinned) + d(bpf.WaitsSkipped), WaitsRefused: d(bpf.WaitsRefused),
-		Wakers: d(bpf.WakersDrawn), WakersLost: d(bpf.WakersLost),
+		Waits:      d(bpf.WaitsSeen) + d(bpf.WaitsSkipped), WaitsThinned: d(bpf.WaitsThinned) + d(bpf.WaitsSkipped),
+		WaitsRefused: d(bpf.WaitsRefused),
+		Wakers:       d(bpf.WakersDrawn), WakersLost: d(bpf.WakersLost),
 		WaitTime: time.Duration(d(bpf.NsWaitsDrawn)), WaitTimeLost: time.Duration(d(bpf.NsWaitsLost)),
-		Cost: time.Duration(d(bpf.NsProbes)) + time.Duration(d(bpf.ProbeHits))*trap + time.Duration(d(bpf.WaitsSeen))*switchCost +
+		Cost: time.Duration(d(bpf.NsProbes)) + time.Duration(d(bpf.ProbeHits))*trap +
+			time.Duration(d(bpf.WaitsSeen))*switchCost +
 			time.Duration(d(bpf.WaitsSkipped))*skipCost + time.Duration(d(bpf.WakingsSeen))*wakingCost,
 	}
 }

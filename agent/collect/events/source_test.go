@@ -17,19 +17,22 @@ func TestEventsSince(t *testing.T) {
 	snap := func(scale uint64) (kernel *bpf.Counts, s received) {
 		kernel = &bpf.Counts{}
 		for counter, n := range map[bpf.Counter]uint64{
-			bpf.ObservationsAttempted: 103, bpf.ObservationsDelivered: 80, bpf.ObservationsDroppedRingFull: 13, bpf.ObservationsDroppedBusy: 7,
+			bpf.ObservationsAttempted: 103, bpf.ObservationsDelivered: 80, bpf.ObservationsDroppedRingFull: 13,
+			bpf.ObservationsDroppedBusy:      7,
 			bpf.ObservationsDroppedTableFull: 3, bpf.ProbeHits: 1000, bpf.NsProbes: 5000, bpf.HitsUnattached: 21,
 			bpf.NsWaitsDrawn: 900, bpf.NsWaitsLost: 90,
 		} {
 			kernel[counter] = scale * n
 		}
-		s = received{received: scale * 80, folded: scale * 70, discarded: map[string]uint64{profile.Malformed: scale * 4, profile.NoWindow: scale * 6}}
+		s = received{received: scale * 80, folded: scale * 70,
+			discarded: map[string]uint64{profile.Malformed: scale * 4, profile.NoWindow: scale * 6}}
 		return kernel, s
 	}
 	kernelBefore, before := snap(5)
 	kernelAfter, after := snap(7)
 	got := eventCountsSince(kernelBefore, kernelAfter, before, after, 500*time.Nanosecond)
-	if got.Attempted != 206 || got.Delivered != 160 || got.Folded != 140 || got.Hits != 2000 || got.Cost != 2*5000+2000*500 || got.Unattached != 42 {
+	if got.Attempted != 206 || got.Delivered != 160 || got.Folded != 140 || got.Hits != 2000 || got.Cost != 2*5000+
+		2000*500 || got.Unattached != 42 {
 		t.Errorf("%+v", got)
 	}
 	if got.WaitTime != 1800 || got.WaitTimeLost != 180 {
@@ -38,7 +41,8 @@ func TestEventsSince(t *testing.T) {
 	if got.Dropped["ring_full"] != 26 || got.Dropped["busy"] != 14 || got.Dropped["table_full"] != 6 {
 		t.Errorf("dropped %v", got.Dropped)
 	}
-	if got.Attempted != got.Delivered+profile.Sum(got.Dropped) || got.Delivered != got.Folded+profile.Sum(got.Discarded) {
+	if got.Attempted != got.Delivered+profile.Sum(got.Dropped) || got.Delivered != got.Folded+
+		profile.Sum(got.Discarded) {
 		t.Errorf("the identities do not hold: %+v", got)
 	}
 	_, s := snap(1)

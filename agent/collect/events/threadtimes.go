@@ -76,7 +76,8 @@ func (w *waits) addTimes(s *fold.State, window *fold.Window, threads []bpf.Away,
 		if b := before.on[a.Tid]; b.Born == a.Born {
 			on -= b.On
 		}
-		window.AddThreadTime(p, profile.ThreadTime{TID: int(a.Tid), Name: name, Wall: existed, On: min(max(on, 0), existed)}, end)
+		window.AddThreadTime(p, profile.ThreadTime{TID: int(a.Tid), Name: name, Wall: existed,
+			On: min(max(on, 0), existed)}, end)
 	}
 	if known {
 		window.AddEndedTimes()

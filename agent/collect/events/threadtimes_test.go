@@ -24,12 +24,17 @@ func TestAddTimes(t *testing.T) {
 		before        map[uint32]fold.ThreadOn
 		want          []time.Duration // on, wall, of the second; none if they are not known
 	}{
-		{"waits", thread(second, 2*second, 14*second), thread(second, 2*second, 14*second), 20 * second, nil, []time.Duration{0, 10 * second}},
-		{"ran", thread(second, 2*second, 14*second), thread(second, 5*second, 24*second), 20 * second, nil, []time.Duration{3 * second, 10 * second}},
-		{"runs", thread(second, 6*second, 0), thread(second, 16*second, 0), 20 * second, nil, []time.Duration{10 * second, 10 * second}},
-		{"is new", thread(second, 0, second), thread(22*second, second, 23*second), 20 * second, nil, []time.Duration{second, 8 * second}},
+		{"waits", thread(second, 2*second, 14*second), thread(second, 2*second, 14*second), 20 * second, nil,
+			[]time.Duration{0, 10 * second}},
+		{"ran", thread(second, 2*second, 14*second), thread(second, 5*second, 24*second), 20 * second, nil,
+			[]time.Duration{3 * second, 10 * second}},
+		{"runs", thread(second, 6*second, 0), thread(second, 16*second, 0), 20 * second, nil,
+			[]time.Duration{10 * second, 10 * second}},
+		{"is new", thread(second, 0, second), thread(22*second, second, 23*second), 20 * second, nil,
+			[]time.Duration{second, 8 * second}},
 		{"a window of its own", thread(second, 0, second), thread(second, 0, second), 21 * second, nil, nil},
-		{"a window of its own, at whose begin somebody looked", thread(second, 2*second, second), thread(second, 5*second, second), 21 * second,
+		{"a window of its own, at whose begin somebody looked", thread(second, 2*second, second),
+			thread(second, 5*second, second), 21 * second,
 			onOf([]bpf.Away{thread(second, 3*second, second)}), []time.Duration{2 * second, 9 * second}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -156,7 +156,8 @@ func (r *vmReading) until(later *vmReading) (*fold.Allocated, error) {
 	case later == nil || later.err != nil:
 		later = &vmReading{}
 	}
-	a := &fold.Allocated{Alive: make(map[uint64]fold.AllocatedThread, len(later.threads)), Ended: r.ended - later.ended - r.sum(), Cut: max(r.cut-later.cut, 0)}
+	a := &fold.Allocated{Alive: make(map[uint64]fold.AllocatedThread, len(later.threads)),
+		Ended: r.ended - later.ended - r.sum(), Cut: max(r.cut-later.cut, 0)}
 	for key, bytes := range later.threads {
 		before := r.threads[key]
 		a.Alive[key.address] = fold.AllocatedThread{TID: key.id, Bytes: max(float64(bytes)-float64(before), 0)}
@@ -326,7 +327,9 @@ func (e *Source) HandleThreadEnd(s *fold.State, raw []byte) {
 
 // between returns what the VMs counted in a closed window, and why others did not. Threads that
 // ended in it may be in the ring still.
-func (t *totals) between(ctx context.Context, w *source.Closed, before, after map[*guest.Process]*vmReading) map[*guest.Process]*counted {
+func (t *totals) between(
+	ctx context.Context, w *source.Closed, before, after map[*guest.Process]*vmReading,
+) map[*guest.Process]*counted {
 	if err := t.services.Flush(ctx); err != nil {
 		return nil
 	}
@@ -412,5 +415,6 @@ func (c *counted) note(p *guest.Process) string {
 	if c == nil || c.lack == nil {
 		return ""
 	}
-	return fmt.Sprintf("the sum of process %d is estimated from the sampled allocations, because the JVM's own count is not known: %v", p.PID, c.lack)
+	return fmt.Sprintf("the sum of process %d is estimated from the sampled allocations, because the JVM's own count "+
+		"is not known: %v", p.PID, c.lack)
 }

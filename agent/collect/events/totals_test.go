@@ -130,11 +130,13 @@ func TestReadingsAtTheEnd(t *testing.T) {
 	services := &source.Services{Owner: fold.NewOwner(&fold.State{}, func(err error) { panic(err) })}
 	process := new(guest.Process)
 	counter := &fakeCounter{threads: []vmruntime.ThreadAllocation{
-		{Thread: vmruntime.Thread{Address: 0x1000, ID: 1}, Bytes: 100}, {Thread: vmruntime.Thread{Address: 0x2000, ID: 2}, Bytes: 7},
+		{Thread: vmruntime.Thread{Address: 0x1000, ID: 1}, Bytes: 100},
+		{Thread: vmruntime.Thread{Address: 0x2000, ID: 2}, Bytes: 7},
 	}}
 	totals := &totals{
-		services: services, following: map[*guest.Process][]weak.Pointer[vmReading]{}, left: map[*guest.Process]leftThreads{},
-		vms: map[weak.Pointer[guest.Process]]*countingVM{weak.Make(process): {counts: &vmCounts{counter: counter}}},
+		services: services, following: map[*guest.Process][]weak.Pointer[vmReading]{},
+		left: map[*guest.Process]leftThreads{},
+		vms:  map[weak.Pointer[guest.Process]]*countingVM{weak.Make(process): {counts: &vmCounts{counter: counter}}},
 	}
 	first := totals.take()(nil)[process]
 	totals.end()

@@ -127,7 +127,8 @@ func (e *Probes) lookForValues(p *guest.Process) {
 				continue
 			}
 			if files++; files > maxValueFiles {
-				p.Note(fmt.Sprintf("process %d: values are read in the first %d of its mapped files only", p.PID, maxValueFiles))
+				p.Note(fmt.Sprintf("process %d: values are read in the first %d of its mapped files only", p.PID,
+					maxValueFiles))
 				return
 			}
 			e.attachWatch(p, m, w)
@@ -212,7 +213,8 @@ func (e *Probes) newWatched(pool *proc.Pool) *library.Keeper[watchedKey, *guest.
 // mayPass reports whether a failed attempt to attach may succeed later.
 func mayPass(err error) bool {
 	var p *proc.PanicError
-	return proc.HeldUp(err) || errors.As(err, &p) || errors.Is(err, context.Canceled) || errors.Is(err, errTooManyProbes) ||
+	return proc.HeldUp(err) || errors.As(err, &p) || errors.Is(err, context.Canceled) ||
+		errors.Is(err, errTooManyProbes) ||
 		errors.Is(err, unix.EMFILE) || errors.Is(err, unix.ENFILE)
 }
 

@@ -42,7 +42,8 @@ func TestValueEvents(t *testing.T) {
 	long := strings.Repeat("é", 80)
 	told := func(cookie uint32, failed uint8, text string, values ...uint64) (events []string) {
 		t.Helper()
-		seen := bpf.ProbeObservation{What: bpf.ObservedValues, Probe: cookie, Every: 3, Failed: failed, Count: uint8(len(values))}
+		seen := bpf.ProbeObservation{What: bpf.ObservedValues, Probe: cookie, Every: 3, Failed: failed,
+			Count: uint8(len(values))}
 		copy(seen.Values[:], values)
 		o := bpf.Observation{Seen: &seen, Text: []byte(text)}
 		base := fold.Event{TID: 7}
@@ -50,7 +51,8 @@ func TestValueEvents(t *testing.T) {
 			if e.Kind != profile.Values || e.TID != 7 || e.Sums.Events != 1 {
 				t.Errorf("%+v", e)
 			}
-			events = append(events, fmt.Sprintf("%s %s: %.0f %.0f nth=%d", e.Labels.Probe, e.Labels.Value, e.Sums.Values[0], e.Sums.Values[1], e.Nth))
+			events = append(events, fmt.Sprintf("%s %s: %.0f %.0f nth=%d", e.Labels.Probe, e.Labels.Value,
+				e.Sums.Values[0], e.Sums.Values[1], e.Nth))
 		}) {
 			return []string{"not told"}
 		}
@@ -66,7 +68,8 @@ func TestValueEvents(t *testing.T) {
 		{"one cannot be read", told(three, 2, "", 1, 100, 0), []string{
 			"func:f=rdi:s32 1: 3 3 nth=0", "func:f=rsi (unreadable): 3 0 nth=1", "func:f=rdx:str : 3 0 nth=2"}},
 		{"fewer than were asked for", told(three, 0, "", 1), []string{
-			"func:f=rdi:s32 1: 3 3 nth=0", "func:f=rsi (unreadable): 3 0 nth=1", "func:f=rdx:str (unreadable): 3 0 nth=2"}},
+			"func:f=rdi:s32 1: 3 3 nth=0", "func:f=rsi (unreadable): 3 0 nth=1",
+			"func:f=rdx:str (unreadable): 3 0 nth=2"}},
 		{"a long text", told(three, 0, long, 1, 1, uint64(len(long))), []string{
 			"func:f=rdi:s32 1: 3 3 nth=0", "func:f=rsi 1: 3 3 nth=1", "func:f=rdx:str " + long[:100] + "…: 3 0 nth=2"}},
 		{"no values", told(none, 0, ""), []string{"func:g : 3 0 nth=0"}},
@@ -135,8 +138,10 @@ func TestMayPass(t *testing.T) {
 		err    error
 		passes bool
 	}{
-		{nil, false}, {errors.New("in a leaf function"), false}, {&proc.PanicError{Value: "hostile"}, true}, {context.Canceled, true},
-		{fmt.Errorf("process 1: %w", proc.ErrTimeout), true}, {proc.ErrCrowded, true}, {errTooManyProbes, true}, {fmt.Errorf("open: %w", unix.EMFILE), true},
+		{nil, false}, {errors.New("in a leaf function"), false}, {&proc.PanicError{Value: "hostile"}, true},
+		{context.Canceled, true},
+		{fmt.Errorf("process 1: %w", proc.ErrTimeout), true}, {proc.ErrCrowded, true}, {errTooManyProbes, true},
+		{fmt.Errorf("open: %w", unix.EMFILE), true},
 	} {
 		if got := mayPass(c.err); got != c.passes {
 			t.Errorf("mayPass(%v): %v", c.err, got)

@@ -55,7 +55,9 @@ const (
 
 // begin keeps the record of a wait that begins; begun says that it is counted now. It returns false
 // if there is no room for it; ok is false if the record is malformed.
-func (v *virtuals) begin(s *fold.State, p *fold.Process, o *bpf.Observation, event *fold.Event, begun bool, className func([]byte) string) (kept, ok bool) {
+func (v *virtuals) begin(
+	s *fold.State, p *fold.Process, o *bpf.Observation, event *fold.Event, begun bool, className func([]byte) string,
+) (kept, ok bool) {
 	if o.Seen.Count < 2 {
 		return false, false
 	}
@@ -95,7 +97,9 @@ func (w *virtualWait) still(at time.Duration) *fold.Event {
 
 // finish adds the waits that last still to a window that ends then. Those of which always is false
 // are not observed all the time: they may have ended.
-func (v *virtuals) finish(s *fold.State, window *fold.Window, end time.Duration, always func(*guest.Process, int) bool) {
+func (v *virtuals) finish(
+	s *fold.State, window *fold.Window, end time.Duration, always func(*guest.Process, int) bool,
+) {
 	for key, w := range v.waiting {
 		if w.absent || w.begun || time.Duration(w.begin) >= end || !always(key.process.Process, w.kind()) {
 			continue
@@ -224,7 +228,10 @@ func (e *Probes) ranVirtual(p *guest.Process) bool { return e.virtual.Of(p).Load
 func (e *Probes) followsVirtual(p *guest.Process) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return slices.ContainsFunc(e.plans, func(plan *attachedPlan) bool { return plan.of == virtualWaits && slices.Contains(plan.users, p) })
+	return slices.ContainsFunc(e.plans, func(plan *attachedPlan) bool {
+		return plan.of == virtualWaits &&
+			slices.Contains(plan.users, p)
+	})
 }
 
 // virtualCounts are the waits of virtual threads of all VMs, by their serials.
@@ -239,7 +246,8 @@ func (e *Probes) virtualCounts() virtualCounts {
 	counts := virtualCounts{}
 	var serial uint32
 	var count bpf.VirtualCount
-	for all := e.Programs.VirtualCounts.Iterate(); all.Next(&serial, &count); { // one that changes meanwhile is read again at the next window
+	// one that changes meanwhile is read again at the next window
+	for all := e.Programs.VirtualCounts.Iterate(); all.Next(&serial, &count); {
 		counts[serial] = virtualCount{VirtualCount: count}
 	}
 	for key, f := range e.frozen() {
@@ -255,7 +263,10 @@ func (e *Probes) virtualCounts() virtualCounts {
 // request would fill the table.
 func (e *Probes) forgetFrozen() {
 	e.mu.Lock()
-	sliced := slices.ContainsFunc(e.plans, func(p *attachedPlan) bool { return p.kind == profile.Locks && !p.duty.Always() })
+	sliced := slices.ContainsFunc(e.plans, func(p *attachedPlan) bool {
+		return p.kind == profile.Locks &&
+			!p.duty.Always()
+	})
 	e.mu.Unlock()
 	if sliced {
 		e.frozen()
@@ -294,12 +305,15 @@ const (
 	virtualApart   = "virtual threads that wait are on no thread of the kernel"
 	virtualUnknown = "their virtual threads could not be read"
 	surveysFailed  = "surveys of them failed"
-	virtualCut     = "their ends were not seen: most of them were longer than the slices of time in which they are observed"
+	virtualCut     = "their ends were not seen: most of them were longer than the slices of time in which they are " +
+		"observed"
 )
 
 // virtualExtents says how many of the waits of a process's virtual threads were observed, and how
 // much of their time was not.
-func (e *Source) virtualExtents(w *fold.Window, of *fold.Process, apart apartThreads, s surveyedPart, before, after virtualCounts) (list []profile.Extent) {
+func (e *Source) virtualExtents(
+	w *fold.Window, of *fold.Process, apart apartThreads, s surveyedPart, before, after virtualCounts,
+) (list []profile.Extent) {
 	p := of.Process
 	if !e.ranVirtual(p) {
 		return nil
@@ -332,7 +346,8 @@ func (e *Source) virtualExtents(w *fold.Window, of *fold.Process, apart apartThr
 // measure sets how many waits there were since before, and how many of them were observed: from
 // their begin to their end, or until now.
 func (c virtualCount) measure(x *profile.Extent, before virtualCount) {
-	since := func(after, before uint64) float64 { return float64(max(after, before) - before) } // waits may turn out to be others
+	// waits may turn out to be others
+	since := func(after, before uint64) float64 { return float64(max(after, before) - before) }
 	unknown, waits := since(c.Unknown, before.Unknown), since(c.Begun, before.Begun)+float64(before.still)
 	x.There, x.Observed = waits+unknown, min(since(c.Ended, before.Ended)+float64(c.still), waits)
 	for why, n := range map[string]float64{virtualUnknown: unknown, virtualCut: waits - x.Observed} {
@@ -350,5 +365,6 @@ func (c virtualCounts) note(p *guest.Process, before virtualCounts) string {
 	if others == 0 {
 		return ""
 	}
-	return fmt.Sprintf("%d waits of virtual threads for no object are not included: sleep, I/O and Thread.yield are not waits for locks", others)
+	return fmt.Sprintf("%d waits of virtual threads for no object are not included: sleep, I/O and Thread.yield are "+
+		"not waits for locks", others)
 }

@@ -40,7 +40,8 @@ func TestVirtualWait(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			s := fold.NewState(fold.StateOptions{Submit: func(*guest.Process) {}})
-			begin, end := virtualRecord(bpf.ObservedFreeze, tt.flags, tt.class, 5, 100), virtualRecord(bpf.ObservedThaw, 0, "", tt.end...)
+			begin, end := virtualRecord(bpf.ObservedFreeze, tt.flags, tt.class, 5, 100),
+				virtualRecord(bpf.ObservedThaw, 0, "", tt.end...)
 			p := s.Process(begin.Header)
 			var v virtuals
 			stack := []guest.RawFrame{{Kind: guest.RawKernel, Frame: 1}}
@@ -56,7 +57,8 @@ func TestVirtualWait(t *testing.T) {
 				return
 			}
 			e := &w.event
-			if e.Kind != profile.Locks || e.Labels.What != tt.what || e.Labels.Class != tt.class || e.Delay != 40*time.Nanosecond || e.Every != 3 || e.Stack[0].Frame != 1 {
+			if e.Kind != profile.Locks || e.Labels.What != tt.what || e.Labels.Class != tt.class ||
+				e.Delay != 40*time.Nanosecond || e.Every != 3 || e.Stack[0].Frame != 1 {
 				t.Errorf("%+v", e)
 			}
 			want := fold.EventSums{Events: 1, Values: [profile.MaxEventValues]float64{3, 3, 120}}
@@ -93,7 +95,8 @@ func TestVirtualSweep(t *testing.T) {
 	for _, tt := range []struct {
 		known map[bpf.VirtualThread]bpf.Frozen
 		left  int
-	}{{known, 1}, {nil, 1}, {known, 1}, {nil, 1}, {map[bpf.VirtualThread]bpf.Frozen{{Serial: 3, Id: 5}: {Begin: 200}}, 0}} {
+	}{{known, 1}, {nil, 1}, {known, 1}, {nil, 1}, {map[bpf.VirtualThread]bpf.Frozen{{Serial: 3, Id: 5}: {Begin: 200}},
+		0}} {
 		if v.sweep(tt.known); len(v.waiting) != tt.left {
 			t.Fatalf("%d waits are left, want %d", len(v.waiting), tt.left)
 		}
@@ -108,7 +111,8 @@ func TestVirtualBounds(t *testing.T) {
 	v := virtuals{frames: maxVirtualFrames - 1}
 	event := &fold.Event{Stack: []guest.RawFrame{{Kind: guest.RawKernel, Frame: 1}}}
 	for range 2 {
-		if kept, _ := v.begin(s, p, begin, event, false, asIs); !kept || len(v.waiting) != 1 || v.frames != maxVirtualFrames {
+		if kept, _ := v.begin(s, p, begin, event, false, asIs); !kept || len(v.waiting) != 1 ||
+			v.frames != maxVirtualFrames {
 			t.Fatalf("%d waits, %d frames", len(v.waiting), v.frames)
 		}
 	}

@@ -79,7 +79,8 @@ func waitingApart(l vmruntime.VirtualLister) (weights []float64, err error) {
 // waited apart, estimated from the look at its end. What of that kind was observed has extents of
 // its own.
 func (a apartThreads) extent(kind profile.EventKind, w *fold.Window, p *fold.Process) profile.Extent {
-	x := profile.Extent{Subject: kind.String(), What: profile.ThreadWaits, Unit: "nanoseconds", Source: "the scheduler and the class library"}
+	x := profile.Extent{Subject: kind.String(), What: profile.ThreadWaits, Unit: "nanoseconds",
+		Source: "the scheduler and the class library"}
 	if kind == profile.Wall {
 		x.What = profile.ThreadTimes
 	}

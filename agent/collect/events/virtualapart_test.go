@@ -17,7 +17,8 @@ func TestApartExtent(t *testing.T) {
 	p := &fold.Process{Process: new(guest.Process)}
 	p.Noticed = 2 * time.Second
 	window := &fold.Window{Began: time.Second, Ended: 12 * time.Second}
-	observed := profile.Extent{Subject: profile.Wall.String(), What: profile.ThreadTimes, Unit: "nanoseconds", There: 25e9, Observed: 25e9}
+	observed := profile.Extent{Subject: profile.Wall.String(), What: profile.ThreadTimes, Unit: "nanoseconds",
+		There: 25e9, Observed: 25e9}
 	for _, tt := range []struct {
 		apart apartThreads
 		want  string

@@ -39,7 +39,8 @@ func virtualPlans(o *bpf.ProbeObjects, f *probesite.Finder) (plans []eventPlan) 
 	}})
 	if _, err := virtualMonitorProbes(o, f); err != nil && f.Has(functionBlock) {
 		failed := func(*probesite.Finder) ([]probesite.Site, error) { return nil, err }
-		plans = append(plans, eventPlan{kind: profile.Locks, of: virtualWaits + " for monitors", probes: []plannedProbe{{find: failed}}})
+		plans = append(plans, eventPlan{kind: profile.Locks, of: virtualWaits + " for monitors",
+			probes: []plannedProbe{{find: failed}}})
 	}
 	return plans
 }
@@ -58,7 +59,8 @@ func virtualMonitorProbes(o *bpf.ProbeObjects, f *probesite.Finder) ([]plannedPr
 	probes := []plannedProbe{
 		{name: functionEntered, program: o.VirtualEntered, find: entriesWith(functionEntered, 1)},
 		{name: functionPreempted, program: o.VirtualPreempted, find: entriesWith(functionPreempted, 2)},
-		{name: "freeze_preempt", program: o.VirtualPreempt, find: instances("freeze_preempt", func(name string) bool { return strings.HasSuffix(name, linkedPreempt) })},
+		{name: "freeze_preempt", program: o.VirtualPreempt, find: instances("freeze_preempt",
+			func(name string) bool { return strings.HasSuffix(name, linkedPreempt) })},
 	}
 	for i := range probes {
 		p := &probes[i]

@@ -32,7 +32,9 @@ type surveys map[*guest.Process]*survey
 
 // A survey is what of the waits of a process's virtual threads is taken from surveys.
 type survey struct {
-	until [virtualKinds]time.Duration // CLOCK_MONOTONIC: up to when lengths are known of waits of each kind; 0 if they do not come from surveys
+	// CLOCK_MONOTONIC: up to when lengths are known of waits of each kind; 0 if they do not come
+	// from surveys
+	until [virtualKinds]time.Duration
 	since [virtualKinds]time.Duration // the first of until
 	known [virtualKinds]time.Duration // of waits that ended after until: it is to be counted once
 	last  virtualLook                 // what the last survey found
@@ -197,7 +199,8 @@ func (e *Probes) virtualPlans() (list []virtualPlan) {
 		}
 		for _, p := range plan.users {
 			if e.ranVirtual(p) && p.Attachment.Load() != 0 {
-				of := virtualPlan{process: p, kind: virtualKind(monitors), plan: plan, cookie: plan.cookies[0], turn: plan.turn}
+				of := virtualPlan{process: p, kind: virtualKind(monitors), plan: plan, cookie: plan.cookies[0],
+					turn: plan.turn}
 				if !plan.duty.Always() {
 					of.sliced = plan.slicedAt
 				}
@@ -233,7 +236,8 @@ func (e *Source) toSurvey() map[*guest.Process]bool {
 					s.until[of.kind] = max(of.sliced, p.Noticed)
 					// Of waits that began before the probes came, nothing is known, or only some
 					// time later.
-					if born := max(of.plan.cover.BornAt(), p.Noticed); !e.seeded[of.process] || of.sliced-born < shortBefore {
+					if born := max(of.plan.cover.BornAt(), p.Noticed); !e.seeded[of.process] ||
+						of.sliced-born < shortBefore {
 						early = true
 						s.until[of.kind] = min(born, s.until[of.kind])
 						s.known[of.kind] = e.virtuals.ended[virtualProcess{of.process, of.kind}]
@@ -267,7 +271,8 @@ func (e *Source) noSurvey(p *guest.Process, why error) {
 	if !failed {
 		return
 	}
-	e.services.Log.Warn("cannot survey virtual threads: their waits are not recorded any more", "pid", p.PID, "err", why)
+	e.services.Log.Warn("cannot survey virtual threads: their waits are not recorded any more", "pid", p.PID, "err",
+		why)
 	for _, of := range e.virtualPlans() {
 		if of.process == p {
 			of.plan.cover.Surveyed.Store(false)
@@ -312,7 +317,8 @@ func (s *survey) each(p *guest.Process, then time.Duration, do func(epoch uint32
 		}
 		event, epoch := v.event(p)
 		event.Every, event.Length = fold.Moment, fold.LengthsLooked
-		event.Sums = fold.EventSums{Events: 1, Values: [profile.MaxEventValues]float64{2: v.weight * float64(then-from)}}
+		event.Sums = fold.EventSums{Events: 1,
+			Values: [profile.MaxEventValues]float64{2: v.weight * float64(then-from)}}
 		event.Sums.Known = event.Sums.Values // whatever part of the records of probes was lost
 		event.Lock = &fold.LockWait{Since: from, Until: then, Counted: true, Waiting: true}
 		do(epoch, &event)
@@ -347,7 +353,8 @@ func (s *survey) looks(then time.Duration, again bool, do func(*fold.Look)) {
 		if s.seen == 0 || !s.of(kind) || from >= then {
 			continue
 		}
-		do(&fold.Look{Monitor: kind == virtualBlocks, Since: from, Until: then, Waiting: s.threads(kind), Weight: s.last.weight, Again: again})
+		do(&fold.Look{Monitor: kind == virtualBlocks, Since: from, Until: then, Waiting: s.threads(kind),
+			Weight: s.last.weight, Again: again})
 	}
 }
 
@@ -374,7 +381,10 @@ func (v surveys) finish(s *fold.State, window *fold.Window, end time.Duration) {
 		if of == nil || of.Process != p {
 			continue
 		}
-		survey.each(p, end, func(epoch uint32, event *fold.Event) { window.AddLockWait(s, of, uint32(p.PID), epoch, event) })
+		survey.each(p, end, func(epoch uint32, event *fold.Event) {
+			window.AddLockWait(s, of, uint32(p.PID), epoch,
+				event)
+		})
 		survey.looks(end, true, func(l *fold.Look) { window.AddLook(of, l) })
 	}
 }
@@ -452,7 +462,8 @@ func (e *Source) seedVirtual(ctx context.Context) {
 // has no room.
 func (e *Source) seedWait(of *virtualPlan, v *waitingVirtual, now time.Duration) bool {
 	key := bpf.VirtualThread{Serial: of.process.Attachment.Load(), Id: v.id}
-	frozen := bpf.Frozen{Begin: uint64(now), Every: uint32(max(v.weight+0.5, 1)), Probe: of.cookie, Turn: of.turn, Kind: bpf.FrozenParked}
+	frozen := bpf.Frozen{Begin: uint64(now), Every: uint32(max(v.weight+0.5, 1)), Probe: of.cookie, Turn: of.turn,
+		Kind: bpf.FrozenParked}
 	if of.kind == virtualBlocks {
 		frozen.Kind = bpf.FrozenMonitor
 	}
@@ -464,7 +475,8 @@ func (e *Source) seedWait(of *virtualPlan, v *waitingVirtual, now time.Duration)
 	kept := false
 	e.services.Owner.Do(func(s *fold.State) {
 		if p := s.Table[of.process.PID]; p != nil && p.Process == of.process && !e.surveys[of.process].of(of.kind) {
-			kept = e.virtuals.keep(s, virtualThread{p, v.id}, &virtualWait{event: event, epoch: epoch, begin: frozen.Begin})
+			kept = e.virtuals.keep(s, virtualThread{p, v.id}, &virtualWait{event: event, epoch: epoch,
+				begin: frozen.Begin})
 		}
 	})
 	return kept
@@ -539,7 +551,8 @@ func (e *Source) virtualWaiting(ctx context.Context, p *guest.Process, most, sta
 		all += t.Weight
 		if w := (waitingVirtual{VirtualDoing: t.VirtualDoing, id: t.ID, weight: t.Weight}); w.waits() && !t.OnCarrier {
 			look.waiting = append(look.waiting, w)
-			asked = append(asked, bpf.AskedVirtual{Continuation: t.Continuation, Mounted: t.Mounted, State: t.VirtualThread.State, Blocker: t.Blocker, Waiter: t.Waiter})
+			asked = append(asked, bpf.AskedVirtual{Continuation: t.Continuation, Mounted: t.Mounted,
+				State: t.VirtualThread.State, Blocker: t.Blocker, Waiter: t.Waiter})
 		}
 	}
 	look.weight = all / float64(max(len(threads), 1))
@@ -559,12 +572,16 @@ func (e *Source) virtualWaiting(ctx context.Context, p *guest.Process, most, sta
 		}
 	})
 	if err != nil {
-		e.services.Log.Debug("cannot read the stacks of virtual threads", "pid", p.PID, "err", err) // their waits are counted without
+		// their waits are counted without
+		e.services.Log.Debug("cannot read the stacks of virtual threads", "pid", p.PID, "err", err)
 	}
 	if len(seen) == 0 {
 		return look, nil
 	}
-	doing, err := withLister(ctx, e, p, func(l vmruntime.VirtualLister) ([]vmruntime.VirtualDoing, error) { return l.DescribeVirtual(words) })
+	doing, err := withLister(ctx, e, p, func(l vmruntime.VirtualLister) ([]vmruntime.VirtualDoing,
+		error) {
+		return l.DescribeVirtual(words)
+	})
 	if err != nil {
 		return look, err
 	}
@@ -625,7 +642,9 @@ func standFor(waiting, seen []waitingVirtual) []waitingVirtual {
 }
 
 // withLister calls do with what lists p's virtual threads, in the worker that has the process.
-func withLister[T any](ctx context.Context, e *Source, p *guest.Process, do func(vmruntime.VirtualLister) ([]T, error)) ([]T, error) {
+func withLister[T any](
+	ctx context.Context, e *Source, p *guest.Process, do func(vmruntime.VirtualLister) ([]T, error),
+) ([]T, error) {
 	ctx, cancel := context.WithTimeout(ctx, surveyTime)
 	defer cancel()
 	got := make(chan []T, 1)

@@ -47,7 +47,8 @@ func TestSurvey(t *testing.T) {
 	const next = 17 * time.Second
 	all.finish(s, second, next)
 	got := locksOf(second, p)
-	if want := 3 * float64(next-end); got.Values[2] != want || got.Known[2] != want || got.Values[0] != 0 || got.Values[1] != 0 {
+	if want := 3 * float64(next-end); got.Values[2] != want || got.Known[2] != want || got.Values[0] != 0 ||
+		got.Values[1] != 0 {
 		t.Errorf("the second window has %+v, want %v ns of waits that are counted elsewhere", got, want)
 	}
 	if nobody := (*survey)(nil); nobody.any() || nobody.failed() || (&survey{fails: mostFailures}).of(virtualParks) {
@@ -121,9 +122,11 @@ func TestSurveyedInterval(t *testing.T) {
 				truths, sums, widths = truths+float64(truth), sums+sum, widths+within
 			}
 			off, width := math.Abs(sums-truths)/truths, widths/truths
-			t.Logf("%d of %d intervals hold; the half width is %.3f and the mean error %.3f of %v", holds, trials, width, off, time.Duration(truths/trials))
+			t.Logf("%d of %d intervals hold; the half width is %.3f and the mean error %.3f of %v", holds, trials,
+				width, off, time.Duration(truths/trials))
 			if holds < least || width > tt.narrow || off > tt.unbiased {
-				t.Errorf("%d of %d intervals hold, want %d; half width %.3f, mean error %.3f", holds, trials, least, width, off)
+				t.Errorf("%d of %d intervals hold, want %d; half width %.3f, mean error %.3f", holds, trials, least,
+					width, off)
 			}
 		})
 	}
@@ -131,7 +134,9 @@ func TestSurveyedInterval(t *testing.T) {
 
 // surveyTurns surveys threads in each period at a moment that is drawn, and returns the sum and
 // half of its interval.
-func surveyTurns(t *testing.T, r *rand.Rand, threads [][]turn, drawn int, period, length time.Duration) (sum, within float64) {
+func surveyTurns(
+	t *testing.T, r *rand.Rand, threads [][]turn, drawn int, period, length time.Duration,
+) (sum, within float64) {
 	s := fold.NewState(fold.StateOptions{Submit: func(*guest.Process) {}})
 	p := s.Process(&bpf.Header{Pid: 7, Start: 1})
 	w := fold.NewWindow(nil)
@@ -175,11 +180,13 @@ func surveyTurns(t *testing.T, r *rand.Rand, threads [][]turn, drawn int, period
 // was read have no stack.
 func TestStandFor(t *testing.T) {
 	of := func(class string, weight float64, stack []byte) waitingVirtual {
-		return waitingVirtual{VirtualDoing: vmruntime.VirtualDoing{State: vmruntime.VirtualParked, Class: class}, weight: weight, stack: stack}
+		return waitingVirtual{VirtualDoing: vmruntime.VirtualDoing{State: vmruntime.VirtualParked, Class: class},
+			weight: weight, stack: stack}
 	}
 	read := []byte{1}
 	waiting := []waitingVirtual{of("A", 2, nil), of("A", 2, nil), of("A", 2, nil), of("B", 3, nil)}
-	got := standFor(waiting, []waitingVirtual{of("A", 2, read), of("A", 2, read), of("", 2, read)}) // the last one has gone on
+	// the last one has gone on
+	got := standFor(waiting, []waitingVirtual{of("A", 2, read), of("A", 2, read), of("", 2, read)})
 	sums := map[string]float64{}
 	for i := range got {
 		if (got[i].stack != nil) != (got[i].Class == "A") {
@@ -190,7 +197,8 @@ func TestStandFor(t *testing.T) {
 	if !maps.Equal(sums, map[string]float64{"A": 6, "B": 3}) {
 		t.Errorf("the waits stand for %v", sums)
 	}
-	chosen := drawByClass([]waitingVirtual{of("A", 1, nil), of("B", 1, nil), of("A", 1, nil), of("B", 1, nil)}, 2, func(n int) int { return n - 1 })
+	chosen := drawByClass([]waitingVirtual{of("A", 1, nil), of("B", 1, nil), of("A", 1, nil), of("B", 1, nil)}, 2,
+		func(n int) int { return n - 1 })
 	if !slices.Equal(chosen, []int{2, 3}) {
 		t.Errorf("waits %v are drawn, want one of each class", chosen)
 	}
@@ -198,8 +206,10 @@ func TestStandFor(t *testing.T) {
 
 // What is known of waits that ended before the first survey is not counted again.
 func TestSurveyLeavesKnown(t *testing.T) {
-	s := &survey{until: [virtualKinds]time.Duration{virtualParks: 10 * time.Second}, known: [virtualKinds]time.Duration{virtualParks: 6 * time.Second}}
-	s.last.waiting = []waitingVirtual{{VirtualDoing: vmruntime.VirtualDoing{State: vmruntime.VirtualParked, Class: "Sync"}, weight: 3}}
+	s := &survey{until: [virtualKinds]time.Duration{virtualParks: 10 * time.Second},
+		known: [virtualKinds]time.Duration{virtualParks: 6 * time.Second}}
+	s.last.waiting = []waitingVirtual{{VirtualDoing: vmruntime.VirtualDoing{State: vmruntime.VirtualParked,
+		Class: "Sync"}, weight: 3}}
 	for range 2 {
 		if s.leaveKnown(20 * time.Second); s.until[virtualParks] != 12*time.Second {
 			t.Fatalf("surveys stand for the time since %v, want 12s: 6 s of 3 threads are known", s.until[virtualParks])
@@ -209,7 +219,9 @@ func TestSurveyLeavesKnown(t *testing.T) {
 
 // A survey that fails is tried again, some times. What it would have had is said to be missing.
 func TestSurveyFails(t *testing.T) {
-	e := &Source{Probes: &Probes{}, surveys: surveys{}, services: &source.Services{Owner: fold.NewOwner(fold.NewState(fold.StateOptions{}), func(err error) { t.Error(err) }), Log: slog.New(slog.DiscardHandler)}}
+	e := &Source{Probes: &Probes{}, surveys: surveys{},
+		services: &source.Services{Owner: fold.NewOwner(fold.NewState(fold.StateOptions{}),
+			func(err error) { t.Error(err) }), Log: slog.New(slog.DiscardHandler)}}
 	p := &guest.Process{}
 	s := &survey{until: [virtualKinds]time.Duration{virtualParks: time.Second}}
 	e.surveys[p] = s
@@ -251,7 +263,9 @@ func TestVirtualStill(t *testing.T) {
 			t.Errorf("window %d has %v, want %v ns", i, got.Values, want)
 		}
 	}
-	if w, ok := v.end(p, virtualRecord(bpf.ObservedThaw, 0, "", 5, uint64(10*time.Second), uint64(time.Second)), &fold.Event{Every: 2}); !ok || w == nil || w.event.Lock == nil || !w.event.Lock.Counted || w.event.Thread != virtualName {
+	if w, ok := v.end(p, virtualRecord(bpf.ObservedThaw, 0, "", 5, uint64(10*time.Second), uint64(time.Second)),
+		&fold.Event{Every: 2}); !ok || w == nil || w.event.Lock == nil || !w.event.Lock.Counted ||
+		w.event.Thread != virtualName {
 		t.Errorf("the wait ends with %+v", w)
 	}
 	v.begin(s, p, begin, &fold.Event{Every: 1}, false, asIs)

@@ -80,7 +80,8 @@ type waitCounts struct {
 
 func waitCountsOf(c *bpf.Counts) waitCounts {
 	return waitCounts{
-		c[bpf.WaitsSeen], c[bpf.WakingsSeen], c[bpf.WaitsSkipped], c[bpf.WaitsSeen] - min(c[bpf.WaitsThinned], c[bpf.WaitsSeen]) + c[bpf.WakersDrawn],
+		c[bpf.WaitsSeen], c[bpf.WakingsSeen], c[bpf.WaitsSkipped],
+		c[bpf.WaitsSeen] - min(c[bpf.WaitsThinned], c[bpf.WaitsSeen]) + c[bpf.WakersDrawn],
 		c[bpf.ObservationsAttempted], time.Duration(c[bpf.NsProbes]),
 	}
 }
@@ -129,7 +130,9 @@ func (r *waitRate) raised(mean, now time.Duration) bool {
 // next returns the interval with which waits take no more than that many CPUs, given the counts
 // until now; changed is false if it stays. The kernel side has used the interval mean since before
 // the last call; if it has raised it since then, the counts say nothing of the new one.
-func (r *waitRate) next(now time.Duration, c waitCounts, allowed float64, raised bool) (mean time.Duration, changed bool) {
+func (r *waitRate) next(
+	now time.Duration, c waitCounts, allowed float64, raised bool,
+) (mean time.Duration, changed bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	before, passed := r.seen, now-r.at
@@ -229,5 +232,6 @@ func (r *waitRate) note(from, to time.Duration) string {
 	if longest == 0 {
 		return ""
 	}
-	return fmt.Sprintf("every wait of %v and longer is recorded, and a sample of the shorter ones, drawn in proportion to their length", longest.Round(longest/100))
+	return fmt.Sprintf("every wait of %v and longer is recorded, and a sample of the shorter ones, drawn in "+
+		"proportion to their length", longest.Round(longest/100))
 }

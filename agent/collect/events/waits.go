@@ -72,11 +72,13 @@ func newWaits(services *source.Services, opt *Options) (*waits, error) {
 	}
 	kernel, err := services.Objects.LoadOffCPU(of)
 	if err != nil {
-		return nil, services.Refusal(fmt.Errorf("-e offcpu and -e wall need Linux 6.15, or an earlier one that lets BPF programs trace functions (fentry): %w", err))
+		return nil, services.Refusal(fmt.Errorf("-e offcpu and -e wall need Linux 6.15, or an earlier one that lets "+
+			"BPF programs trace functions (fentry): %w", err))
 	}
 	w := &waits{
-		kernel: kernel, last: map[uint32]*lastWait{}, vain: map[uint32]uint64{}, stacks: waitStacks{services: services}, wakers: opt.Wakers,
-		code: kernelCode{function: services.Resolver.KernelFunction},
+		kernel: kernel, last: map[uint32]*lastWait{}, vain: map[uint32]uint64{}, stacks: waitStacks{services: services},
+		wakers: opt.Wakers,
+		code:   kernelCode{function: services.Resolver.KernelFunction},
 	}
 	if err := w.stacks.load(); err != nil {
 		return nil, errors.Join(services.Refusal(err), kernel.Close())
@@ -134,8 +136,9 @@ func (w *waits) look() (threads []bpf.Away, err error) {
 
 // awayStates are the states of threads, as profiles have them.
 var awayStates = [...]string{
-	bpf.AwayBlocked: cause.Blocked, bpf.AwayDisk: cause.Uninterruptible, bpf.AwayPreempted: cause.Runnable, bpf.AwayThrottled: cause.Throttled,
-	bpf.AwayStopped: cause.Stopped,
+	bpf.AwayBlocked: cause.Blocked, bpf.AwayDisk: cause.Uninterruptible, bpf.AwayPreempted: cause.Runnable,
+	bpf.AwayThrottled: cause.Throttled,
+	bpf.AwayStopped:   cause.Stopped,
 }
 
 func awayState(state uint8) string {
@@ -154,7 +157,8 @@ func (w *waits) handle(s *fold.State, p *fold.Process, o *bpf.Observation, event
 	v := &o.Seen.Values
 	wait := fold.Wait{
 		Since: time.Duration(v[bpf.WaitSince]), Until: time.Duration(o.Time),
-		Delay: time.Duration(min(v[bpf.WaitDelay], o.Time)), State: awayState(o.Seen.Flags), Wakers: w.wakers, SP: v[bpf.WaitSP],
+		Delay: time.Duration(min(v[bpf.WaitDelay], o.Time)), State: awayState(o.Seen.Flags), Wakers: w.wakers,
+		SP: v[bpf.WaitSP],
 	}
 	mean := time.Duration(v[bpf.WaitMean])
 	every := float64(max(o.Seen.Every, 1))
@@ -162,7 +166,8 @@ func (w *waits) handle(s *fold.State, p *fold.Process, o *bpf.Observation, event
 	if w.wakers {
 		wait.Waker = w.pending.take(o.Tid, v[bpf.WaitSince])
 	}
-	if woken := v[bpf.WaitWoken]; woken > v[bpf.WaitSince] && woken <= o.Time { // the part before it was drawn for its own length
+	// the part before it was drawn for its own length
+	if woken := v[bpf.WaitWoken]; woken > v[bpf.WaitSince] && woken <= o.Time {
 		wait.Woken, wait.DelayWeight = time.Duration(woken), wait.Weight
 		wait.Weight = 0
 		if length := wait.Woken - wait.Since; length > time.Duration(v[bpf.WaitLeast]) {
@@ -273,7 +278,8 @@ func (w *waits) finish(s *fold.State, window *fold.Window, away []bpf.Away, end 
 			l.seen = true
 		}
 		w.pending.see(a.Tid)
-		wait := fold.Wait{Since: time.Duration(a.Since), Until: end, State: awayState(uint8(a.State)), Weight: float64(max(a.Every, 1)), Away: true, SP: a.Sp}
+		wait := fold.Wait{Since: time.Duration(a.Since), Until: end, State: awayState(uint8(a.State)),
+			Weight: float64(max(a.Every, 1)), Away: true, SP: a.Sp}
 		wait.Short = wait.Until-wait.Since < mean
 		if a.Since == 0 || wait.Since >= end || l != nil && l.born >= a.Since && !l.still || !window.Wants(int(a.Pid)) {
 			continue // it has come back, and its record has been added

@@ -119,7 +119,8 @@ func TestHandleWokenWait(t *testing.T) {
 		{"nobody was seen to wake it", 0, 0, mean, 0, false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			w := &waits{last: map[uint32]*lastWait{}, wakers: true, code: kernelCode{function: func(uint64) string { return "try_to_wake_up" }}}
+			w := &waits{last: map[uint32]*lastWait{}, wakers: true,
+				code: kernelCode{function: func(uint64) string { return "try_to_wake_up" }}}
 			e := &Source{waits: w}
 			s, window := fold.NewState(fold.StateOptions{Submit: func(*guest.Process) {}}), fold.NewWindow(nil)
 			window.Began, window.Ended = 10*second, 20*second
@@ -255,7 +256,8 @@ func TestWaitRate(t *testing.T) {
 	if r.mean != mostMean {
 		t.Errorf("%v with many records", r.mean)
 	}
-	if got, want := r.note(0, second/2), "every wait of 10ms and longer is recorded, and a sample of the shorter ones, drawn in proportion to their length"; got != want {
+	if got, want := r.note(0, second/2), "every wait of 10ms and longer is recorded, and a sample of the shorter "+
+		"ones, drawn in proportion to their length"; got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
 }
@@ -292,11 +294,13 @@ func TestWaitRateFollowing(t *testing.T) {
 		name    string
 		follows float64 // CPUs
 		left    float64
-	}{{"little", allowed / 10, 0.9 * allowed}, {"nearly all", 0.95 * allowed, leastRecordShare * allowed}, {"more", 10 * allowed, leastRecordShare * allowed}} {
+	}{{"little", allowed / 10, 0.9 * allowed}, {"nearly all", 0.95 * allowed, leastRecordShare * allowed},
+		{"more", 10 * allowed, leastRecordShare * allowed}} {
 		t.Run(tt.name, func(t *testing.T) {
 			var r waitRate
 			r.begin(0, allowed)
-			c := waitCounts{waits: uint64(tt.follows * float64(second/switchCost)), records: 1, observations: 1, spent: time.Microsecond}
+			c := waitCounts{waits: uint64(tt.follows * float64(second/switchCost)), records: 1, observations: 1,
+				spent: time.Microsecond}
 			r.next(second, c, allowed, false)
 			if math.Abs(r.records-tt.left) > allowed/100 {
 				t.Errorf("records may take %v, want %v", r.records, tt.left)
@@ -329,7 +333,8 @@ func TestWaitEndsWhileStacksAreRead(t *testing.T) {
 		}
 		seen := bpf.ProbeObservation{What: bpf.ObservedWait, Count: 7, Every: 1, Flags: bpf.AwayBlocked}
 		seen.Values[bpf.WaitSince], seen.Values[bpf.WaitSP] = uint64(since), 5
-		e.learn(s, asked, [][]byte{foldtest.Observation(record{Identity: identity{PID: 7, Start: 1}, TID: 8, User: "A"}, seen, "")})
+		e.learn(s, asked, [][]byte{foldtest.Observation(record{Identity: identity{PID: 7, Start: 1}, TID: 8, User: "A"},
+			seen, "")})
 		e.waits.finish(s, window, away, window.Ended)
 		var sum time.Duration
 		for _, r := range window.Events {

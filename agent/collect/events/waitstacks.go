@@ -115,7 +115,9 @@ func (r *waitStacks) readSome(id proc.Identity, asked []askedThread, end time.Ti
 }
 
 // readVirtual calls each for virtual threads of one process, as bpf.Waiting.ReadVirtual does.
-func (r *waitStacks) readVirtual(id proc.Identity, threads []bpf.AskedVirtual, end time.Time, each func(i int, seen bpf.SeenVirtual)) error {
+func (r *waitStacks) readVirtual(
+	id proc.Identity, threads []bpf.AskedVirtual, end time.Time, each func(i int, seen bpf.SeenVirtual),
+) error {
 	if len(threads) == 0 {
 		return nil
 	}
@@ -129,7 +131,10 @@ func (r *waitStacks) readVirtual(id proc.Identity, threads []bpf.AskedVirtual, e
 	}
 	defer memory.Close()
 	of := bpf.Header{Start: id.Start, Pid: uint32(id.PID), Exec: id.Exec}
-	return r.kernel.ReadVirtual(of, threads, end, func(at []uint64, to []bpf.PageCopy) error { return copyPages(memory, at, to) }, each)
+	return r.kernel.ReadVirtual(of, threads, end, func(at []uint64,
+		to []bpf.PageCopy) error {
+		return copyPages(memory, at, to)
+	}, each)
 }
 
 // copyPages copies pages from those addresses, as far as they can be read.
@@ -137,7 +142,8 @@ func copyPages(memory *proc.Memory, at []uint64, to []bpf.PageCopy) error {
 	ranges := make([]vmruntime.Range, 0, 2*len(at))
 	for i, address := range at {
 		half := len(to[i].Bytes) / 2
-		ranges = append(ranges, vmruntime.Range{Addr: address, Buf: to[i].Bytes[:half]}, vmruntime.Range{Addr: address + uint64(half), Buf: to[i].Bytes[half:]})
+		ranges = append(ranges, vmruntime.Range{Addr: address, Buf: to[i].Bytes[:half]},
+			vmruntime.Range{Addr: address + uint64(half), Buf: to[i].Bytes[half:]})
 	}
 	if err := memory.ReadBatch(ranges); err != nil {
 		return err
@@ -168,7 +174,10 @@ func (e *Source) watchWaits(ctx context.Context) {
 		if err != nil {
 			continue // the end of a window reports that
 		}
-		asked := fold.Get(e.services.Owner, func(s *fold.State) []askedThread { return e.waits.unknown(s, away, leastWatched) })
+		asked := fold.Get(e.services.Owner, func(s *fold.State) []askedThread {
+			return e.waits.unknown(s, away,
+				leastWatched)
+		})
 		e.readStacks(asked, began.Add(maxAskedTime))
 		pause = max(watchedEvery, watchedShare*time.Since(began))
 	}
@@ -192,7 +201,8 @@ func (w *waits) unknown(s *fold.State, away []bpf.Away, least time.Duration) (as
 		if last == nil {
 			long = leastFirst
 		}
-		if !blocked || a.Since == 0 || time.Duration(a.Since)+long > now || last.at(s.Table[int(a.Pid)], a) || w.vain[a.Tid] == a.Since {
+		if !blocked || a.Since == 0 || time.Duration(a.Since)+long > now || last.at(s.Table[int(a.Pid)], a) ||
+			w.vain[a.Tid] == a.Since {
 			continue
 		}
 		asked = append(asked, askedThread{proc.Identity{PID: int(a.Pid), Start: a.Start, Exec: a.Exec}, a.Tid, a.Since})
@@ -225,7 +235,8 @@ func (e *Source) learn(s *fold.State, tried []askedThread, records [][]byte) {
 			continue // it has gone on since, and its record has been added
 		}
 		p := e.meet(s, &o)
-		event := fold.Event{TID: o.Tid, Thread: p.NameOf(o.Tid, o.Comm), Comm: o.Comm, Stack: observedStack(nil, &o, p.Attachment.Load())}
+		event := fold.Event{TID: o.Tid, Thread: p.NameOf(o.Tid, o.Comm), Comm: o.Comm,
+			Stack: observedStack(nil, &o, p.Attachment.Load())}
 		e.waits.keep(p, &o, &event, cause.Blocked)
 		e.waits.last[o.Tid].still = true
 		s.Want(p, e.waits.last[o.Tid].stack, o.ClassEpoch) // while the process is there

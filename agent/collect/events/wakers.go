@@ -133,7 +133,8 @@ func (e *Source) handleWaker(s *fold.State, o *bpf.Observation) (ok bool) {
 		w.pending.add(tid, since, fold.Waker{Kernel: kernel})
 		return true
 	}
-	by := fold.Waker{PID: o.Pid, TID: o.Tid, Epoch: o.ClassEpoch, Comm: symbol.CommName(o.Text), Thread: symbol.CommName(o.Comm)}
+	by := fold.Waker{PID: o.Pid, TID: o.Tid, Epoch: o.ClassEpoch, Comm: symbol.CommName(o.Text),
+		Thread: symbol.CommName(o.Comm)}
 	attachment := uint32(0)
 	if seen.Flags&bpf.WakerChosen != 0 {
 		p := s.Process(o.Header)

@@ -19,17 +19,23 @@ func TestActivate(t *testing.T) {
 		leaf   bpf.Frame
 	}{
 		{frame: foldtest.JIT(7, 0x12345), method: foldtest.JIT(7, 0), site: 0x12345, leaf: foldtest.JIT(7, 0)},
-		{frame: foldtest.JIT(0xfffffff, 0xffffffff), method: foldtest.JIT(0xfffffff, 0), site: 0xffffffff, leaf: foldtest.JIT(0xfffffff, 0)},
-		{frame: foldtest.Method('A', 17), epoch: 3, method: foldtest.Method('A', 0), site: 17, leaf: foldtest.Method('A', 0)},
-		{frame: foldtest.Method('A', 0xffff), epoch: 3, method: foldtest.Method('A', 0), site: 0xffff, leaf: foldtest.Method('A', 0)}, // no bytecode
+		{frame: foldtest.JIT(0xfffffff, 0xffffffff), method: foldtest.JIT(0xfffffff, 0), site: 0xffffffff,
+			leaf: foldtest.JIT(0xfffffff, 0)},
+		{frame: foldtest.Method('A', 17), epoch: 3, method: foldtest.Method('A', 0), site: 17,
+			leaf: foldtest.Method('A', 0)},
+		// no bytecode
+		{frame: foldtest.Method('A', 0xffff), epoch: 3, method: foldtest.Method('A', 0), site: 0xffff,
+			leaf: foldtest.Method('A', 0)},
 		{frame: foldtest.Method('A', 0), method: foldtest.Method('A', 0), leaf: foldtest.Method('A', 0)},
 		{frame: foldtest.Method('!', 5), method: foldtest.Method('!', 5), leaf: bpf.Frame(uint64(bpf.FrameStub) << 60)},
-		{frame: foldtest.Method('0', 5), method: foldtest.Method('0', 5), leaf: bpf.Frame(uint64(bpf.FrameNative) << 60)},
+		{frame: foldtest.Method('0', 5), method: foldtest.Method('0', 5),
+			leaf: bpf.Frame(uint64(bpf.FrameNative) << 60)},
 		{frame: 1<<64 - 1, method: 1<<64 - 1, leaf: 0xf << 60}, // of an undefined kind
 	} {
 		caller := guest.RawFrame{Frame: c.frame, Epoch: c.epoch, Kind: guest.RawReturn}
 		a := activate(caller, 40)
-		want := activation{Method: guest.RawFrame{Frame: c.method, Epoch: c.epoch, Kind: guest.RawReturn}, Site: c.site, Depth: 40}
+		want := activation{Method: guest.RawFrame{Frame: c.method, Epoch: c.epoch, Kind: guest.RawReturn}, Site: c.site,
+			Depth: 40}
 		if a != want {
 			t.Errorf("%v: %+v, want %+v", c.frame, a, want)
 		}
@@ -40,7 +46,8 @@ func TestActivate(t *testing.T) {
 		if got := activate(guest.RawFrame{Frame: c.frame, Epoch: c.epoch, Kind: guest.RawExact}, 40); got != want {
 			t.Errorf("leaf %v: %+v, want %+v", c.frame, got, want)
 		}
-		if got := codeOf(guest.RawFrame{Frame: c.frame, Epoch: c.epoch, Kind: guest.RawExact, End: bpf.EndHeap}); got != want.Method {
+		if got := codeOf(guest.RawFrame{Frame: c.frame, Epoch: c.epoch, Kind: guest.RawExact,
+			End: bpf.EndHeap}); got != want.Method {
 			t.Errorf("code of leaf %v: %+v, want %+v", c.frame, got, want.Method)
 		}
 	}
@@ -89,7 +96,8 @@ func TestActivations(t *testing.T) {
 		t.Errorf("%+v, %t", walk, ok)
 	}
 	// Nothing is learned from frames of another VM, nor from an empty stack.
-	for _, user := range [][]guest.RawFrame{{{Kind: guest.RawStale}}, {user[0], {Kind: guest.RawStale}}, {{Kind: guest.RawNothing, End: bpf.EndRead}}, nil} {
+	for _, user := range [][]guest.RawFrame{{{Kind: guest.RawStale}}, {user[0], {Kind: guest.RawStale}},
+		{{Kind: guest.RawNothing, End: bpf.EndRead}}, nil} {
 		if _, ok = activations(nil, user, depths); ok {
 			t.Errorf("%s may be learned", foldtest.Path(user))
 		}

@@ -14,12 +14,15 @@ import (
 // Allocated is what the VM itself has counted of the bytes that its threads allocated in a window.
 // It is exact; observed allocations only divide it among sites and classes.
 type Allocated struct {
-	Alive       map[uint64]AllocatedThread // threads that ran at the window's end, by the address of the VM's structure
-	Ended       float64                    // bytes of those that had ended
-	Cut         float64                    // of these, the last ones of each thread: no observed allocation can stand for them any more
-	Before      float64                    // bytes before the agent had attached, where the process began in the window; they are not in the others
-	EndsUnknown bool                       // Ended does not have those that probes do not report
-	EndsLost    bool                       // Ended does not have some, as their records were lost
+	Alive map[uint64]AllocatedThread // threads that ran at the window's end, by the address of the VM's structure
+	Ended float64                    // bytes of those that had ended
+	// of these, the last ones of each thread: no observed allocation can stand for them any more
+	Cut float64
+	// bytes before the agent had attached, where the process began in the window; they are not in
+	// the others
+	Before      float64
+	EndsUnknown bool // Ended does not have those that probes do not report
+	EndsLost    bool // Ended does not have some, as their records were lost
 	// Skew bounds the error: the bytes that were allocated between the ends of the window and the
 	// times at which the counts were read.
 	Skew float64
@@ -119,7 +122,8 @@ func (r *Events) divide(a *Allocated, covered *CoveredParts) *division {
 		}
 	}
 	d.ended.bytes -= cut
-	d.extent = profile.Extent{Subject: profile.Allocations.String(), What: "allocated bytes", Unit: "bytes", Source: "the JVM's counters", There: a.Total()}
+	d.extent = profile.Extent{Subject: profile.Allocations.String(), What: "allocated bytes", Unit: "bytes",
+		Source: "the JVM's counters", There: a.Total()}
 	few := d.ended.left()
 	for _, t := range d.threads {
 		few += t.left()
@@ -128,7 +132,8 @@ func (r *Events) divide(a *Allocated, covered *CoveredParts) *division {
 	sliced := (d.extent.There - d.none) * (1 - share)
 	d.extent.Observed = d.extent.There - d.none - sliced
 	for _, missed := range [...]profile.Missed{
-		{Amount: a.Before, Why: whyBefore}, {Amount: cut, Why: whyCut}, {Amount: few, Why: whyFew}, {Amount: sliced, Why: whySliced},
+		{Amount: a.Before, Why: whyBefore}, {Amount: cut, Why: whyCut}, {Amount: few, Why: whyFew},
+		{Amount: sliced, Why: whySliced},
 	} {
 		if missed.Amount > 0 {
 			d.extent.Miss(missed.Amount, missed.Why)
@@ -170,7 +175,8 @@ func (d *division) unsitedRows(tree *cct.Tree[symbol.Symbol], name func(tid uint
 		if context == cct.Root {
 			context = tree.Add([]symbol.Symbol{unsited}, 0)
 		}
-		row := profile.EventRow{Context: context, TID: int(tid), Thread: name(tid), EventLabels: profile.EventLabels{Class: profile.NoSite}}
+		row := profile.EventRow{Context: context, TID: int(tid), Thread: name(tid),
+			EventLabels: profile.EventLabels{Class: profile.NoSite}}
 		row.Values[profile.Allocations.Main()] = bytes
 		rows = append(rows, row)
 		none -= bytes

@@ -11,7 +11,8 @@ import (
 
 // allocation is an event of a thread: bytes that it stands for, known if it stands for itself.
 func allocation(tid uint32, class string, bytes float64, known bool) *Event {
-	e := &Event{Kind: profile.Allocations, TID: tid, Every: 1, VMThread: uint64(tid) << 12, Labels: profile.EventLabels{Class: class}}
+	e := &Event{Kind: profile.Allocations, TID: tid, Every: 1, VMThread: uint64(tid) << 12,
+		Labels: profile.EventLabels{Class: class}}
 	e.Sums = EventSums{Events: 1, Values: [profile.MaxEventValues]float64{bytes / 8, bytes}}
 	if known {
 		e.Sums.Known = e.Sums.Values
@@ -32,7 +33,8 @@ func TestAllocatedDivided(t *testing.T) {
 		s.Add(e)
 	}
 	a := &Allocated{
-		Alive: map[uint64]AllocatedThread{1 << 12: {Bytes: 800}, 2 << 12: {TID: 2, Bytes: 700}, 3 << 12: {Bytes: 850}, 4 << 12: {TID: 4, Bytes: 50}, 5 << 12: {Bytes: 5}},
+		Alive: map[uint64]AllocatedThread{1 << 12: {Bytes: 800}, 2 << 12: {TID: 2, Bytes: 700}, 3 << 12: {Bytes: 850},
+			4 << 12: {TID: 4, Bytes: 50}, 5 << 12: {Bytes: 5}},
 		Ended: 150, Cut: 30, Before: 20, Skew: 7,
 	}
 	names := guest.NewProcess(proc.Identity{PID: 1}).Names()

@@ -246,7 +246,10 @@ func (s *State) BusiestCode(n int, fade float64, is func(*Process) bool) (busy [
 			busy = append(busy, BusyCode{Process: p, all: p.Hot.All})
 		}
 	}
-	slices.SortFunc(busy, func(a, b BusyCode) int { return cmp.Or(cmp.Compare(b.all, a.all), cmp.Compare(a.PID, b.PID)) })
+	slices.SortFunc(busy, func(a, b BusyCode) int {
+		return cmp.Or(cmp.Compare(b.all, a.all),
+			cmp.Compare(a.PID, b.PID))
+	})
 	busy = busy[:min(n, len(busy))]
 	for i := range busy {
 		busy[i].Samples = maps.Clone(busy[i].Process.Hot.Samples)

@@ -27,7 +27,8 @@ func TestTopEdge(t *testing.T) {
 		ok    bool
 	}{
 		{"compiled code", []guest.RawFrame{leaf, caller, root}, TopEdge{leaf, caller}, true},
-		{"interrupted by the kernel", []guest.RawFrame{kernel, kernel, leaf, caller, root}, TopEdge{leaf, caller}, true},
+		{"interrupted by the kernel", []guest.RawFrame{kernel, kernel, leaf, caller, root}, TopEdge{leaf, caller},
+			true},
 		{"the outermost frame", []guest.RawFrame{leaf}, TopEdge{At: leaf}, true},
 		{"a walk that ended early", []guest.RawFrame{leaf, cut}, TopEdge{leaf, caller}, true},
 		{"the VM called by compiled code", []guest.RawFrame{native, caller, root}, TopEdge{}, false},
@@ -45,11 +46,14 @@ func TestTopEdge(t *testing.T) {
 // A tree and the stacks that it was built from have the same edges.
 func TestTopEdgesOfTree(t *testing.T) {
 	kernel := guest.RawFrame{Frame: 1, Kind: guest.RawKernel}
-	a, b := guest.RawFrame{Frame: foldtest.JIT(1, 4), Kind: guest.RawExact}, guest.RawFrame{Frame: foldtest.JIT(2, 4), Kind: guest.RawExact}
-	c, d := guest.RawFrame{Frame: foldtest.JIT(3, 4), Kind: guest.RawReturn}, guest.RawFrame{Frame: foldtest.JIT(4, 4), Kind: guest.RawReturn}
+	a, b := guest.RawFrame{Frame: foldtest.JIT(1, 4), Kind: guest.RawExact},
+		guest.RawFrame{Frame: foldtest.JIT(2, 4), Kind: guest.RawExact}
+	c, d := guest.RawFrame{Frame: foldtest.JIT(3, 4), Kind: guest.RawReturn},
+		guest.RawFrame{Frame: foldtest.JIT(4, 4), Kind: guest.RawReturn}
 	var tree Tree
 	var want, got TopEdges
-	for i, stack := range [][]guest.RawFrame{{a, c, d}, {a, d}, {b, c, d}, {kernel, b, c, d}, {{Frame: foldtest.Method('1', 0), Kind: guest.RawExact}, c}} {
+	for i, stack := range [][]guest.RawFrame{{a, c, d}, {a, d}, {b, c, d}, {kernel, b, c, d},
+		{{Frame: foldtest.Method('1', 0), Kind: guest.RawExact}, c}} {
 		tree.Add(stack, uint64(i+1))
 		want.Add(stack, float64(i+1))
 	}
@@ -89,7 +93,8 @@ func TestHotAddresses(t *testing.T) {
 	var h HotAddresses
 	for _, stack := range [][]guest.RawFrame{
 		{at(0, guest.RawExact), at(0x40, guest.RawReturn)}, {kernel, at(0, guest.RawExact)}, {at(0x80, guest.RawExact)},
-		{{Frame: guesttest.NativeAt(0x7f0000001000), Kind: guest.RawExact}, at(0x80, guest.RawReturn)}, // a library that the code called
+		// a library that the code called
+		{{Frame: guesttest.NativeAt(0x7f0000001000), Kind: guest.RawExact}, at(0x80, guest.RawReturn)},
 		{kernel}, nil,
 	} {
 		h.Add(stack, code)

@@ -86,7 +86,8 @@ func (s *CallSet) Profile(names guest.Names, rates map[string]profile.Rate) []*p
 // entered code.
 func nameEdge(names guest.Names, caller, callee guest.RawFrame) profile.Edge {
 	from, to := names.Of(caller), names.Of(callee)
-	e := profile.Edge{Caller: guest.Marker("[unknown]"), Callee: guest.Marker("[unknown]"), Site: profile.Site{Offset: -1}}
+	e := profile.Edge{Caller: guest.Marker("[unknown]"), Callee: guest.Marker("[unknown]"),
+		Site: profile.Site{Offset: -1}}
 	if n := len(to.Symbols); n > 0 {
 		e.Callee = guest.MethodOf(to.Symbols[n-1])
 	}

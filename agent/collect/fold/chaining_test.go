@@ -18,7 +18,8 @@ import (
 func TestGuessOfAPart(t *testing.T) {
 	q := newChaining(1, 1, newWalkRate(0))
 	user, depths := foldtest.Frames("b:2@32 c:3@48")
-	sample := &bpf.Sample{User: user, Depths: depths, Flags: bpf.SampleDepths | bpf.SampleDrawn, End: bpf.EndRoot, Attachment: 1}
+	sample := &bpf.Sample{User: user, Depths: depths, Flags: bpf.SampleDepths | bpf.SampleDrawn, End: bpf.EndRoot,
+		Attachment: 1}
 	if q.learn(sample, guest.AppendStack(nil, sample, 1)); q.WalkRate.Draws != 1 || q.WalkRate.Right != 0 {
 		t.Errorf("of %d draws %d were predicted from unknown contexts", q.WalkRate.Draws, q.WalkRate.Right)
 	}
@@ -55,14 +56,16 @@ func TestPace(t *testing.T) {
 	} {
 		p := &WalkRate{Every: c.before}
 		if changes := right(p, c.right); p.Every != uint32(c.want) || changes != c.changes {
-			t.Errorf("%s: one in %d, then one in %d with %d changes, want %d with %d", c.name, c.before, p.Every, changes, c.want, c.changes)
+			t.Errorf("%s: one in %d, then one in %d with %d changes, want %d with %d", c.name, c.before, p.Every,
+				changes, c.want, c.changes)
 		}
 		if p.Draws != 0 || p.Right != 0 {
 			t.Errorf("%s: %d of %d draws are counted twice", c.name, p.Right, p.Draws)
 		}
 	}
 	p := newWalkRate(0)
-	for _, c := range []struct{ right, want int }{{0, 3}, {0, 7}, {95, 7}, {100, 3}, {0, 7}, {0, 15}, {0, 31}, {0, 31}, {100, 15}} {
+	for _, c := range []struct{ right, want int }{{0, 3}, {0, 7}, {95, 7}, {100, 3}, {0, 7}, {0, 15}, {0, 31}, {0, 31},
+		{100, 15}} {
 		if right(p, c.right); int(p.Proof) != c.want {
 			t.Errorf("links are trusted after %d more walks, want %d", p.Proof, c.want)
 		}
@@ -151,7 +154,8 @@ func TestSettle(t *testing.T) {
 // drawn feeds walks of samples whose link was known.
 func (a *contextState) drawn(user string, times int) {
 	for range times {
-		a.feed(record{Identity: java, Attachment: a.attachment(), Flags: bpf.SampleDepths | bpf.SampleDrawn, User: user})
+		a.feed(record{Identity: java, Attachment: a.attachment(), Flags: bpf.SampleDepths | bpf.SampleDrawn,
+			User: user})
 	}
 }
 
@@ -169,7 +173,8 @@ func TestDrawsSetTheRate(t *testing.T) {
 	for i := range drawsToJudge { // each is predicted to be the one before
 		a.drawn(fmt.Sprintf("a:%d@16 b:2@32 c:3@48", i+2), 1)
 	}
-	if want := []bpf.ChainRate{{Every: firstEvery}, {Every: 2 * firstEvery}, {Every: firstEvery}}; !slices.Equal(a.rates[slot], want) {
+	if want := []bpf.ChainRate{{Every: firstEvery}, {Every: 2 * firstEvery},
+		{Every: firstEvery}}; !slices.Equal(a.rates[slot], want) {
 		t.Errorf("sent %v, want %v", a.rates[slot], want)
 	}
 	if want := []bpf.ChainRate{{Every: firstEvery}}; !slices.Equal(a.rates[bpf.MaxAttached], want) {
@@ -207,7 +212,8 @@ func TestFullChainAsksAgain(t *testing.T) {
 		if g := p.Chaining.Chain.Generation(); g != 3 {
 			t.Fatalf("forgot %d times", g)
 		}
-		want := []bpf.ChainRate{{Every: firstEvery}, {Every: firstEvery, Generation: 1}, {Every: firstEvery, Generation: 2}, {Every: firstEvery, Generation: 3}}
+		want := []bpf.ChainRate{{Every: firstEvery}, {Every: firstEvery, Generation: 1},
+			{Every: firstEvery, Generation: 2}, {Every: firstEvery, Generation: 3}}
 		if !slices.Equal(a.rates[slot], want) {
 			t.Errorf("attached %d: sent %v, want %v", attached, a.rates[slot], want)
 		}
@@ -216,13 +222,15 @@ func TestFullChainAsksAgain(t *testing.T) {
 		for i := range 30 {
 			a.linked(fmt.Sprintf("1:%d@32 2:3@48", i+100), 1)
 		}
-		if g := uint32(p.Chaining.Chain.Generation()); g < 4 || a.rates.last(slot) != (bpf.ChainRate{Every: firstEvery, Generation: g}) {
+		if g := uint32(p.Chaining.Chain.Generation()); g < 4 || a.rates.last(slot) != (bpf.ChainRate{Every: firstEvery,
+			Generation: g}) {
 			t.Errorf("attached %d: forgot %d times, sent %v", attached, g, a.rates.last(slot))
 		}
 		// So do observed calls.
 		before := p.Chaining.Chain.Generation()
 		for i := range uint32(30) {
-			a.state().Joiner().LearnCall(p, guest.RawFrame{Frame: foldtest.Method('2', 0), Kind: guest.RawExact}, guest.RawFrame{Frame: foldtest.Method('1', 5), Kind: guest.RawReturn}, 100+i, 50)
+			a.state().Joiner().LearnCall(p, guest.RawFrame{Frame: foldtest.Method('2', 0), Kind: guest.RawExact},
+				guest.RawFrame{Frame: foldtest.Method('1', 5), Kind: guest.RawReturn}, 100+i, 50)
 		}
 		if g := p.Chaining.Chain.Generation(); g == before || a.rates.last(slot).Generation != uint32(g) {
 			t.Errorf("attached %d: forgot %d times, sent %v", attached, g, a.rates.last(slot))
@@ -262,7 +270,8 @@ func TestNativeProcessesShareRate(t *testing.T) {
 	a, _ := newContextState(t, JoinOptions{Contexts: profile.ContextChain})
 	draw := func(pid uint32, user string, times int) {
 		for range times {
-			a.feed(record{Identity: identity{PID: pid, Start: 5, Exec: 1}, Flags: bpf.SampleDepths | bpf.SampleDrawn, User: user})
+			a.feed(record{Identity: identity{PID: pid, Start: 5, Exec: 1}, Flags: bpf.SampleDepths | bpf.SampleDrawn,
+				User: user})
 		}
 	}
 	const user = "0:1@16 1:2@32 2:3@48"
@@ -310,7 +319,8 @@ func TestRateNotSet(t *testing.T) {
 	a.attach(7)
 	a.walked("a:1@16 b:2@32 c:3@48", 1)
 	a.linked("b:2@32 c:4@48", 1)
-	if got, want := a.placed(w), (map[string]uint64{"certain: a:1 b:2 c:3": 1, "certain: a:1 b:2 c:4": 1}); !maps.Equal(got, want) {
+	if got, want := a.placed(w), (map[string]uint64{"certain: a:1 b:2 c:3": 1,
+		"certain: a:1 b:2 c:4": 1}); !maps.Equal(got, want) {
 		t.Errorf("got %v, want %v", got, want)
 	}
 }
@@ -324,7 +334,8 @@ func TestAttachedAnew(t *testing.T) {
 	native := p.Chaining.WalkRate
 	a.attach(7)
 	a.linked("1:2@32 2:4@48", 1)
-	if c := p.Chaining; c.Attachment != 7 || c.Slot != 7 || c.Chain.Stats().Contexts != 0 || *c.WalkRate != *newWalkRate(0) || c.WalkRate == native {
+	if c := p.Chaining; c.Attachment != 7 || c.Slot != 7 || c.Chain.Stats().Contexts != 0 ||
+		*c.WalkRate != *newWalkRate(0) || c.WalkRate == native {
 		t.Errorf("%+v after the VM was attached", c.Chain.Stats())
 	}
 	if got := a.rates[7]; !slices.Equal(got, []bpf.ChainRate{{Every: firstEvery}}) {
@@ -363,7 +374,8 @@ func TestChainingOfReusedPID(t *testing.T) {
 		a.feed(link)
 		link.Identity = next
 		a.feed(link)
-		want := map[string]uint64{"certain: 0:1 1:2 2:3": 1, "certain: 0:1 1:2 2:4": 1, "unplaced: [known from before] 1:2 2:4": 1}
+		want := map[string]uint64{"certain: 0:1 1:2 2:3": 1, "certain: 0:1 1:2 2:4": 1,
+			"unplaced: [known from before] 1:2 2:4": 1}
 		if got := a.placed(w); !maps.Equal(got, want) {
 			t.Errorf("%v: got %v, want %v", next, got, want)
 		}
@@ -401,7 +413,8 @@ func TestTeachCalls(t *testing.T) {
 		a.linked(link, 1)
 	}
 	want := map[string]uint64{
-		"certain: a:1 B:2 c:3": 1, "certain: a:1 B:5 d:6 e:1": 1, "certain: a:1 B:5 d:6 e:8 h:1": 1, "certain: a:1 B:5 d:6 e:7 f:1": 1,
+		"certain: a:1 B:2 c:3": 1, "certain: a:1 B:5 d:6 e:1": 1, "certain: a:1 B:5 d:6 e:8 h:1": 1,
+		"certain: a:1 B:5 d:6 e:7 f:1":              1,
 		"unplaced: [known from before] B:5 g:1 h:1": 1,
 	}
 	if got := a.placed(w); !maps.Equal(got, want) {

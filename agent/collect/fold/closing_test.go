@@ -64,7 +64,8 @@ func TestCloseWhileDraining(t *testing.T) {
 					c := a.owner.Contexts(p, own.Processes[p], a.opt.Contexts, a.opt.Check)
 					a.owner.Do(func(s *State) { s.Empty(own.Processes[p]) })
 					if samples != own.Folded || c.Walked+c.Linked != samples || c.Linked != c.Check.Samples {
-						results <- fmt.Sprintf("%v: %d samples of %d: %+v, %+v", mode, samples, own.Folded, *c, *c.Check)
+						results <- fmt.Sprintf("%v: %d samples of %d: %+v, %+v", mode, samples, own.Folded, *c,
+							*c.Check)
 					}
 					a.release(own)
 				}

@@ -10,18 +10,22 @@ import (
 // Whatever records contain, each folded sample is in a tree once the window is closed.
 func FuzzContexts(f *testing.F) {
 	walk := record{Identity: java, Attachment: 7, Flags: bpf.SampleDepths, User: "a:1@16 B:2@32 1:3@48"}
-	link := record{Identity: java, Attachment: 7, Flags: bpf.SampleDepths | bpf.SampleLink, End: bpf.EndKnown, User: "B:2@32 1:4@48", Kernel: []uint64{1 << 63}}
-	part := record{Identity: java, Attachment: 7, End: bpf.EndKnown, User: "B:2 1:4", Shared: &bpf.SharedStack{Serial: 2, Base: 1, Frames: 1, Own: 2}}
+	link := record{Identity: java, Attachment: 7, Flags: bpf.SampleDepths | bpf.SampleLink, End: bpf.EndKnown,
+		User: "B:2@32 1:4@48", Kernel: []uint64{1 << 63}}
+	part := record{Identity: java, Attachment: 7, End: bpf.EndKnown, User: "B:2 1:4",
+		Shared: &bpf.SharedStack{Serial: 2, Base: 1, Frames: 1, Own: 2}}
 	for i, r := range []record{
 		walk, link, part,
-		{Identity: java, Attachment: 7, Flags: bpf.SampleDepths | bpf.SampleDrawn, User: "a:1@16 B:2@32 1:3@48", End: bpf.EndPointer},
+		{Identity: java, Attachment: 7, Flags: bpf.SampleDepths | bpf.SampleDrawn, User: "a:1@16 B:2@32 1:3@48",
+			End: bpf.EndPointer},
 		{Identity: java, Attachment: 6, Flags: bpf.SampleDepths | bpf.SampleLink, User: "a:1@16 B:2@32"},
 		{Identity: java, Flags: bpf.SampleDepths | bpf.SampleLink, End: bpf.EndKnown, User: "B:2@32"},
 		{Identity: java, Flags: bpf.SampleDepths | bpf.SampleLink, End: bpf.EndHeap},
 		{Identity: java, Flags: bpf.SampleDepths | bpf.SampleLink, Kernel: []uint64{1 << 63}},
 		{Identity: java, Flags: bpf.SampleLink, User: "a:1@16 B:2@32"},
 		{Identity: java, Attachment: 7, User: "a:1 B:2 1:4", Shared: &bpf.SharedStack{Serial: 1, Own: 3}},
-		{Identity: java, Attachment: 7, User: "a:1 B:2 1:4", Shared: &bpf.SharedStack{Serial: 2, Base: 1, Frames: 3, Own: 0}},
+		{Identity: java, Attachment: 7, User: "a:1 B:2 1:4", Shared: &bpf.SharedStack{Serial: 2, Base: 1, Frames: 3,
+			Own: 0}},
 	} {
 		f.Add(r.Encode(), uint8(i), i%2 == 0)
 	}
@@ -37,7 +41,8 @@ func FuzzContexts(f *testing.F) {
 		} {
 			a.fold(r)
 		}
-		if a.state().Samples != a.state().Folded+profile.Sum(a.state().Discarded) || w.Received != w.Folded+profile.Sum(w.Discarded) {
+		if a.state().Samples != a.state().Folded+profile.Sum(a.state().Discarded) || w.Received != w.Folded+
+			profile.Sum(w.Discarded) {
 			t.Errorf("received %d, folded %d, discarded %v", a.state().Samples, a.state().Folded, a.state().Discarded)
 		}
 		a.placed(w)

@@ -199,7 +199,8 @@ func (k *modelKernel) chain(t *modelThread, lost bool) record {
 	}
 	rate := k.rates.last(7)
 	leaf, caller := t.stack[n-1], t.stack[n-2]
-	tag := modelTag{foldtest.Method(leaf.method, 0), foldtest.Method(caller.method, caller.place), [2]uint32{leaf.depth, caller.depth}, rate.Generation, true}
+	tag := modelTag{foldtest.Method(leaf.method, 0), foldtest.Method(caller.method, caller.place),
+		[2]uint32{leaf.depth, caller.depth}, rate.Generation, true}
 	if leaf.method < 'A' {
 		tag.leaf = foldtest.Method('0', 0)
 	}
@@ -244,7 +245,8 @@ func newModelRun(t *testing.T, seed uint64, opt JoinOptions, apart bool) *modelR
 	return &modelRun{
 		contextState: a, window: w, guest: newModelGuest(r, apart),
 		kernel:   &modelKernel{rand: r, rates: a.rates, check: opt.Check, kept: map[uint32]*modelKept{}},
-		contexts: map[string]uint64{}, entered: map[string]uint64{}, tops: map[string]uint64{}, previous: map[uint32][]modelFrame{}, whose: map[uint32]uint32{},
+		contexts: map[string]uint64{}, entered: map[string]uint64{}, tops: map[string]uint64{},
+		previous: map[uint32][]modelFrame{}, whose: map[uint32]uint32{},
 		gotContexts: map[string]uint64{}, gotEntered: map[string]uint64{}, gotTops: map[string]uint64{},
 	}
 }
@@ -386,7 +388,8 @@ func TestModelExact(t *testing.T) {
 					t.Errorf("%v, seed %d: entries:\n%s", mode, seed, differ(r.gotEntered, r.entered))
 				}
 				if r.uncertain != 0 || r.linked < modelSamples/10 || check && r.right != r.linked {
-					t.Errorf("%v, seed %d: of %d samples %d are not certain, %d have links, of which %d are right", mode, seed,
+					t.Errorf("%v, seed %d: of %d samples %d are not certain, %d have links, of which %d are right",
+						mode, seed,
 						sumOf(r.contexts), r.uncertain, r.linked, r.right)
 				}
 				if t.Failed() {
@@ -415,8 +418,10 @@ func TestModelSums(t *testing.T) {
 			if r.linked < modelSamples/10 {
 				t.Errorf("%v, seed %d: %d samples have links", mode, seed, r.linked)
 			}
-			if mode == profile.ContextChain && (r.state().Table[100].Chaining.Chain.Generation() == 0 || r.uncertain == 0) {
-				t.Errorf("seed %d: forgot %d times, %d samples are not certain", seed, r.state().Table[100].Chaining.Chain.Generation(), r.uncertain)
+			if mode == profile.ContextChain && (r.state().Table[100].Chaining.Chain.Generation() == 0 ||
+				r.uncertain == 0) {
+				t.Errorf("seed %d: forgot %d times, %d samples are not certain", seed,
+					r.state().Table[100].Chaining.Chain.Generation(), r.uncertain)
 			}
 			if t.Failed() {
 				return

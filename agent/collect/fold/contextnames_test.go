@@ -95,7 +95,8 @@ func TestNamesOfPlacedContextsOfEndedProcess(t *testing.T) {
 	if got := a.profiled(p, w); !maps.Equal(got, want) {
 		t.Errorf("got %v, want %v", got, want)
 	}
-	n := a.resolver.Name(p.Process, guest.Wanted{RawFrame: guest.RawFrame{Frame: foldtest.Method('q', 1), End: bpf.EndKnown}})
+	n := a.resolver.Name(p.Process, guest.Wanted{RawFrame: guest.RawFrame{Frame: foldtest.Method('q', 1),
+		End: bpf.EndKnown}})
 	if !n.Stale || len(n.Symbols) != 2 || n.Symbols[1].Value().Function != "[callers unknown]" {
 		t.Errorf("a frame that was never named is %+v", n)
 	}
@@ -121,7 +122,8 @@ func TestNamesOfEnds(t *testing.T) {
 	}
 	for _, bad := range []guest.Name{{Symbols: symbols, Stale: true}, {Symbols: symbols, Unknown: true}} {
 		p.SetName(bare, bad)
-		if n := a.resolver.Name(p.Process, guest.Wanted{RawFrame: guest.RawFrame{Frame: bare.Frame, End: bpf.EndKnown}}); !n.Stale || n.Symbols[0] == guest.Marker("a") {
+		if n := a.resolver.Name(p.Process, guest.Wanted{RawFrame: guest.RawFrame{Frame: bare.Frame,
+			End: bpf.EndKnown}}); !n.Stale || n.Symbols[0] == guest.Marker("a") {
 			t.Errorf("named by %+v", n)
 		}
 	}
@@ -136,7 +138,8 @@ func TestWantedEpochs(t *testing.T) {
 	p.Trim(nil, &a.state().Names)
 	p.TakeWanted()
 	a.feed(record{
-		Identity: java, Attachment: 7, ClassEpoch: 5, Flags: bpf.SampleDepths | bpf.SampleLink, End: bpf.EndKnown, User: "b:2@32 c:3@48",
+		Identity: java, Attachment: 7, ClassEpoch: 5, Flags: bpf.SampleDepths | bpf.SampleLink, End: bpf.EndKnown,
+		User:   "b:2@32 c:3@48",
 		Kernel: []uint64{uint64(foldtest.Method('A', 1))},
 	})
 	a.placed(w)

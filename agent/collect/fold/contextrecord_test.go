@@ -53,7 +53,8 @@ func (m rateMap) last(slot uint32) (r bpf.ChainRate) {
 func newContextState(t testing.TB, opt JoinOptions) (*contextState, *Window) {
 	log := slog.New(slog.DiscardHandler)
 	opt.Log = log
-	a := &contextState{t: t, opt: opt, resolver: guest.NewResolver(guest.Config{Log: log}), rates: rateMap{}, known: map[uint64]bool{}}
+	a := &contextState{t: t, opt: opt, resolver: guest.NewResolver(guest.Config{Log: log}), rates: rateMap{},
+		known: map[uint64]bool{}}
 	a.own(a.rates, a.setSteady)
 	return a, a.openForTest()
 }
@@ -147,7 +148,8 @@ func (a *contextState) linked(user string, times int) {
 		user = strings.Join(f[max(0, len(f)-2):], " ")
 	}
 	for range times {
-		a.feed(record{Identity: java, Attachment: a.attachment(), Flags: bpf.SampleDepths | bpf.SampleLink, End: end, User: user})
+		a.feed(record{Identity: java, Attachment: a.attachment(), Flags: bpf.SampleDepths | bpf.SampleLink, End: end,
+			User: user})
 	}
 }
 
@@ -205,7 +207,8 @@ func (a *contextState) held(w *Window) map[string]uint64 {
 				count += n
 			}
 			if count != t.Count.Linked || total != t.Count.Walked+t.Count.Linked || t.Waiting.Total() != 0 {
-				a.t.Errorf("thread %d: %d walked, %d linked, of which %v are placed; %d are in trees, %d wait", tid, t.Count.Walked,
+				a.t.Errorf("thread %d: %d walked, %d linked, of which %v are placed; %d are in trees, %d wait", tid,
+					t.Count.Walked,
 					t.Count.Linked, t.Count.Placed, total, t.Waiting.Total())
 			}
 			inTrees += total

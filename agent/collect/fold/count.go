@@ -66,7 +66,9 @@ func sameCall(a, b activation) bool { return a.Method == b.Method && a.Site == b
 
 // Contexts reports how the contexts of a process were found in a closed window; nil if all were
 // walked.
-func (o *Owner) Contexts(p *Process, threads map[ThreadKey]*Thread, mode profile.ContextMode, check bool) *profile.Contexts {
+func (o *Owner) Contexts(
+	p *Process, threads map[ThreadKey]*Thread, mode profile.ContextMode, check bool,
+) *profile.Contexts {
 	if mode == profile.ContextWalk {
 		return nil
 	}
@@ -76,7 +78,8 @@ func (o *Owner) Contexts(p *Process, threads map[ThreadKey]*Thread, mode profile
 	}
 	c := &profile.Contexts{
 		Mode: mode, Walked: sum.Walked, Linked: sum.Linked,
-		Ambiguous: sum.Placed[profile.Ambiguous], Fitted: sum.Placed[profile.Fitted], Unplaced: sum.Placed[profile.Unplaced],
+		Ambiguous: sum.Placed[profile.Ambiguous], Fitted: sum.Placed[profile.Fitted],
+		Unplaced: sum.Placed[profile.Unplaced],
 	}
 	if check {
 		c.Check = &profile.ContextCheck{Samples: sum.Checked, Right: sum.Right}

@@ -29,7 +29,8 @@ func TestSameCallers(t *testing.T) {
 	} {
 		stack := func(text string) (s []activation) {
 			user, depths := foldtest.Frames(text)
-			s, _ = activations(nil, guest.AppendStack(nil, &bpf.Sample{User: user, Attachment: 1, End: bpf.EndRoot}, 1), depths)
+			s, _ = activations(nil, guest.AppendStack(nil, &bpf.Sample{User: user, Attachment: 1, End: bpf.EndRoot}, 1),
+				depths)
 			return s
 		}
 		a, b := stack(c.a), stack(c.b)
@@ -51,16 +52,21 @@ func TestMeasure(t *testing.T) {
 	a.walked("a:5@16 e:1@32 c:3@48", 1)
 	a.walked("a:5@16 e:1@32 f:1@64 f:2@80 f:3@96", 10) // for which depths suffice
 	a.walked("g@8", 20)                                // has no caller
-	a.walked("k:1@8 m:1@16 n@24", 1000)                // paths that differ only in a place, which the paper's nodes do not distinguish
+	// paths that differ only in a place, which the paper's nodes do not distinguish
+	a.walked("k:1@8 m:1@16 n@24", 1000)
 	a.walked("k:1@8 m:2@16 n@24", 1000)
 	for i := range 40 {
 		a.linked(fmt.Sprintf("e:1@32 c:%d@48", i+10), 1) // one link, at many places of the leaf
 	}
-	a.linked("e:1@32 x:1@48", 80)                                                                         // of a leaf only in links
-	a.linked("f:2@80 f:1@96", 160)                                                                        // as walked
-	a.linked("y:1@80 f:1@112", 320)                                                                       // of a caller only in links
-	a.feed(record{Identity: java, Attachment: 7, Flags: bpf.SampleDepths, User: "h@8", End: bpf.EndRead}) // whose callers are unknown
-	a.feed(record{Identity: java, Attachment: 6, Flags: bpf.SampleDepths, User: "h@8"})                   // of another VM
+	// of a leaf only in links
+	a.linked("e:1@32 x:1@48", 80)
+	a.linked("f:2@80 f:1@96", 160) // as walked
+	// of a caller only in links
+	a.linked("y:1@80 f:1@112", 320)
+	// whose callers are unknown
+	a.feed(record{Identity: java, Attachment: 7, Flags: bpf.SampleDepths, User: "h@8", End: bpf.EndRead})
+	// of another VM
+	a.feed(record{Identity: java, Attachment: 6, Flags: bpf.SampleDepths, User: "h@8"})
 	a.feed(record{Identity: java, Flags: bpf.SampleDepths, Kernel: []uint64{0xffffffff81000001}})
 	links := &w.Processes[p][ThreadKey(java.PID)].Links
 	if n := links.Len(); n > 3*12 {
@@ -71,7 +77,9 @@ func TestMeasure(t *testing.T) {
 	const toRoot = 10 + 20 + 80 + 160 + 2000
 	want := profile.Contexts{
 		Mode: profile.ContextChain, Walked: 2036, Linked: 600, Unplaced: 320,
-		Nodes:   18,                                      // a a.b a.b.c a.e a.e.c a.e.f a.e.f.f a.e.f.f.f d d.b d.b.c g k k.m k.m.n twice, and h below a marker
+		// a a.b a.b.c a.e a.e.c a.e.f a.e.f.f a.e.f.f.f d d.b d.b.c g k k.m k.m.n twice, and h
+		// below a marker
+		Nodes:   18,
 		Methods: 12,                                      // a to h, k, m, n, and the marker
 		Shared:  5,                                       // both of b and all three of c
 		ByDepth: [3]uint64{toRoot + 320, toRoot, toRoot}, // c has two callers, and the last link has no other

@@ -13,14 +13,16 @@ import (
 func TestCourses(t *testing.T) {
 	w := Window{}
 	first := &Process{}
-	for _, at := range []time.Duration{-time.Millisecond, 0, 19 * time.Millisecond, 20 * time.Millisecond, time.Second, time.Minute, time.Hour} {
+	for _, at := range []time.Duration{-time.Millisecond, 0, 19 * time.Millisecond, 20 * time.Millisecond, time.Second,
+		time.Minute, time.Hour} {
 		w.courses.add(first, at)
 	}
 	for range 2 * maxCourses {
 		w.courses.add(&Process{}, 40*time.Millisecond)
 	}
 	all, own := w.Course(), w.CourseOf(first)
-	if len(own) != 51 || own[0] != 3 || own[1] != 1 || own[2] != 0 || own[50] != 1 || all[2] != 2*maxCourses || all[0] != 3 {
+	if len(own) != 51 || own[0] != 3 || own[1] != 1 || own[2] != 0 || own[50] != 1 || all[2] != 2*maxCourses ||
+		all[0] != 3 {
 		t.Errorf("all %v, own %v", all, own)
 	}
 	if len(w.courses.of) != maxCourses || w.CourseOf(&Process{}) != nil {

@@ -80,7 +80,8 @@ func (c *Coverage) Begin(now time.Duration, s *Slice) {
 	}
 	p := Piece{begin: now, end: math.MaxInt64, weight: 1, planned: 1, again: len(c.pieces) > 0}
 	if s != nil {
-		p = Piece{begin: now, end: s.To, weight: s.Weight, planned: s.Weight, slice: c.past.slices + 1, length: s.Length, cycle: s.Cycle}
+		p = Piece{begin: now, end: s.To, weight: s.Weight, planned: s.Weight, slice: c.past.slices + 1,
+			length: s.Length, cycle: s.Cycle}
 	}
 	c.past.cycle = p.cycle
 	c.push(p)
@@ -294,8 +295,11 @@ type CoveredParts struct {
 
 // Covered returns the parts for a window; before and after are the sums of the coverages at its
 // ends. It began and ended at these times of CLOCK_MONOTONIC; counts are of the events in it.
-func Covered(before, after map[*Coverage]CoverageSums, began, ended time.Duration, counts *profile.EventCounts) CoveredParts {
-	parts := CoveredParts{began: began, ended: ended, of: make(map[*Coverage]coveredPart, len(after)), lost: counts.LostShare(), lostEvents: counts.Lost()}
+func Covered(
+	before, after map[*Coverage]CoverageSums, began, ended time.Duration, counts *profile.EventCounts,
+) CoveredParts {
+	parts := CoveredParts{began: began, ended: ended, of: make(map[*Coverage]coveredPart, len(after)),
+		lost: counts.LostShare(), lostEvents: counts.Lost()}
 	parts.lostWaits, parts.lostWaitTime = counts.LostWaitShare(), counts.WaitTimeLost
 	for c, sums := range after {
 		parts.of[c] = sums.since(before[c])
@@ -318,7 +322,9 @@ func (parts *CoveredParts) factor(kind profile.EventKind, c *Coverage) float64 {
 // cover returns how much of the events of one kind in a process was observed. It takes their sums
 // by plan, what looks saw, their total, and the variance from the window's ends. With several
 // plans, the least observed one counts, and the uncertainties of all.
-func (parts *CoveredParts) cover(kind profile.EventKind, sums map[*Coverage]*mainSums, looks map[bool]*lookSums, total, cut float64) *profile.Coverage {
+func (parts *CoveredParts) cover(
+	kind profile.EventKind, sums map[*Coverage]*mainSums, looks map[bool]*lookSums, total, cut float64,
+) *profile.Coverage {
 	out, chosen, slowed, drawn, events := &profile.Coverage{}, 0.0, 0.0, 0.0, uint64(0)
 	for _, l := range looks {
 		if !parts.bySlices(l) {
@@ -406,7 +412,8 @@ func (parts *CoveredParts) note(c *Coverage) (sentence string, ok bool) {
 		return "", false
 	}
 	share := (&profile.Coverage{Time: part.Total, Observed: part.Observed}).Share()
-	return profile.PartNote{What: c.What, Kind: c.Kind, Least: share, Most: share, Windows: 1, Why: why.Error()}.String(), true
+	return profile.PartNote{What: c.What, Kind: c.Kind, Least: share, Most: share, Windows: 1,
+		Why: why.Error()}.String(), true
 }
 
 // An ObservedPart says what an event stands for. The zero one stands for one event.

@@ -14,10 +14,12 @@ import (
 
 // A simulation observes a process whose events are too expensive, as the governor does.
 type simulation struct {
-	rng    *rand.Rand
-	rate   func(time.Duration) float64 // events a second of the process, at any time
-	slices func(seen float64) int      // the number of slices in the next cycle, of which one is observed, given the rate in the last one
-	limit  float64                     // hits in a slice after which a draw decides whether it continues
+	rng  *rand.Rand
+	rate func(time.Duration) float64 // events a second of the process, at any time
+	// the number of slices in the next cycle, of which one is observed, given the rate in the last
+	// one
+	slices func(seen float64) int
+	limit  float64 // hits in a slice after which a draw decides whether it continues
 }
 
 const (
@@ -121,11 +123,20 @@ func TestCoverageUnbiased(t *testing.T) {
 		{"steady", func(*rand.Rand) func(time.Duration) float64 {
 			return func(time.Duration) float64 { return 1000 }
 		}, five, math.Inf(1), 0.95},
-		{"bursts of 0.3 s", func(rng *rand.Rand) func(time.Duration) float64 { return bursts(rng, 10, 3000, 0.3, 0.7) }, five, math.Inf(1), 0.93},
-		{"bursts of 2 s", func(rng *rand.Rand) func(time.Duration) float64 { return bursts(rng, 10, 3000, 2, 4) }, five, math.Inf(1), 0.90},
-		{"cycles follow the load", func(rng *rand.Rand) func(time.Duration) float64 { return bursts(rng, 10, 3000, 0.3, 0.7) }, adaptive, math.Inf(1), 0.90},
-		{"slices end in bursts", func(rng *rand.Rand) func(time.Duration) float64 { return bursts(rng, 10, 3000, 0.3, 0.7) }, five, 1800, 0.90},
-		{"both", func(rng *rand.Rand) func(time.Duration) float64 { return bursts(rng, 10, 3000, 0.3, 0.7) }, adaptive, 1800, 0.90},
+		{"bursts of 0.3 s", func(rng *rand.Rand) func(time.Duration) float64 { return bursts(rng, 10, 3000, 0.3, 0.7) },
+			five, math.Inf(1), 0.93},
+		{"bursts of 2 s", func(rng *rand.Rand) func(time.Duration) float64 { return bursts(rng, 10, 3000, 2, 4) }, five,
+			math.Inf(1), 0.90},
+		{"cycles follow the load", func(rng *rand.Rand) func(time.Duration) float64 {
+			return bursts(rng, 10, 3000, 0.3,
+				0.7)
+		}, adaptive, math.Inf(1), 0.90},
+		{"slices end in bursts", func(rng *rand.Rand) func(time.Duration) float64 {
+			return bursts(rng, 10, 3000, 0.3,
+				0.7)
+		}, five, 1800, 0.90},
+		{"both", func(rng *rand.Rand) func(time.Duration) float64 { return bursts(rng, 10, 3000, 0.3, 0.7) }, adaptive,
+			1800, 0.90},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			rng := rand.New(rand.NewPCG(1, 2))
@@ -145,10 +156,12 @@ func TestCoverageUnbiased(t *testing.T) {
 			mean, deviation := sum/float64(runs), math.Sqrt(squares/float64(runs))
 			// Four standard errors; and one in a thousand for slices that begin up to a step late.
 			if allowed := 4*deviation/math.Sqrt(float64(runs)) + all/float64(runs)/1000; math.Abs(mean) > allowed {
-				t.Errorf("estimates are off by %.3g on average, of %.4g; allowed are %.3g", mean, all/float64(runs), allowed)
+				t.Errorf("estimates are off by %.3g on average, of %.4g; allowed are %.3g", mean, all/float64(runs),
+					allowed)
 			}
 			share := float64(held) / float64(runs)
-			t.Logf("off by %.2f %% on average, %.1f %% each; within the interval %.1f %% of the time", 100*mean*float64(runs)/all, 100*deviation*float64(runs)/all, 100*share)
+			t.Logf("off by %.2f %% on average, %.1f %% each; within the interval %.1f %% of the time",
+				100*mean*float64(runs)/all, 100*deviation*float64(runs)/all, 100*share)
 			if allowed := 4 * math.Sqrt(c.covered*(1-c.covered)/float64(runs)); share < c.covered-allowed {
 				t.Errorf("the interval holds the truth in %.1f %%", 100*share)
 			}
@@ -209,7 +222,8 @@ func TestWaitsUnbiased(t *testing.T) {
 				t.Fatalf("%v is in no piece", w)
 			}
 			delay := w.end - w.begin
-			e := Event{Kind: profile.Locks, Delay: delay, Sums: EventSums{Events: 1, Values: [profile.MaxEventValues]float64{1, 1, delay.Seconds()}}}
+			e := Event{Kind: profile.Locks, Delay: delay, Sums: EventSums{Events: 1,
+				Values: [profile.MaxEventValues]float64{1, 1, delay.Seconds()}}}
 			part.Apply(&e)
 			seen, uneven = seen+e.Sums.Values[2], uneven+delay.Seconds()
 		}

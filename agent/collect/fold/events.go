@@ -26,7 +26,8 @@ const MaxEventRows = 1 << 16
 
 // missingWaits is a note on waits that were not observed all the time: no estimate has waits that
 // do not fit into a slice.
-const missingWaits = "while waits are not observed all the time, those longer than a slice of it, 0.1 to 1 s, are not seen: the sum is too small if there are any"
+const missingWaits = "while waits are not observed all the time, those longer than a slice of it, 0.1 to 1 s, are " +
+	"not seen: the sum is too small if there are any"
 
 // otherValue stands for values that found no room of their own.
 const otherValue = "(other)"
@@ -91,8 +92,9 @@ type Event struct {
 	Nth    int    // its number among the events of one execution: 0 is the first
 	Part   ObservedPart
 	Delay  time.Duration // of a wait, for which it stands with its like
-	Lock   *LockWait     // more of a wait for a lock; nil if it is as long as Delay and nobody was seen to have the lock
-	Length Lengths       // of a wait for a lock
+	// more of a wait for a lock; nil if it is as long as Delay and nobody was seen to have the lock
+	Lock   *LockWait
+	Length Lengths // of a wait for a lock
 	waker  wakerID
 	// VMThread is the address of the VM's structure for the thread: of an allocation.
 	VMThread uint64
@@ -108,7 +110,8 @@ const Moment = math.MaxUint32
 func (s *EventSet) Of(kind profile.EventKind) *Events {
 	if s[kind] == nil {
 		s[kind] = &Events{
-			Tree: Tree{Limit: maxEventContexts}, Rows: map[EventKey]*EventSums{}, threads: map[namedThread]string{}, comms: map[uint32][]comm{}, seen: map[uint32]*EventSums{},
+			Tree: Tree{Limit: maxEventContexts}, Rows: map[EventKey]*EventSums{}, threads: map[namedThread]string{},
+			comms: map[uint32][]comm{}, seen: map[uint32]*EventSums{},
 			byVM: map[uint64]uint32{},
 			sums: map[*Coverage]*mainSums{},
 		}
@@ -136,7 +139,8 @@ func (s *EventSet) add(e *Event) (row *EventSums, fresh bool) {
 	}
 	key := EventKey{r.Tree.Add(e.Stack, weight), of, e.Labels, e.Part.Cover, e.waker, e.Length.ofRow()}
 	r.observe(e)
-	if main := e.Kind.Main(); e.Kind == profile.Allocations && e.Labels.What != profile.ExactAllocations && e.Sums.Known[main] < e.Sums.Values[main] {
+	if main := e.Kind.Main(); e.Kind == profile.Allocations && e.Labels.What != profile.ExactAllocations &&
+		e.Sums.Known[main] < e.Sums.Values[main] {
 		r.order.add(e.TID, site{key.Context, e.Labels.Class}, bufferEnd{e.Sums.Values[0], e.Sums.Values[main]})
 	}
 	if e.Unclear {
@@ -145,7 +149,8 @@ func (s *EventSet) add(e *Event) (row *EventSums, fresh bool) {
 	sums := r.Rows[key]
 	if sums == nil && len(r.Rows) >= MaxEventRows {
 		r.overflow++
-		key = EventKey{Context: cct.Root, EventLabels: profile.EventLabels{Probe: e.Labels.Probe}, cover: e.Part.Cover, lengths: key.lengths}
+		key = EventKey{Context: cct.Root, EventLabels: profile.EventLabels{Probe: e.Labels.Probe}, cover: e.Part.Cover,
+			lengths: key.lengths}
 		switch {
 		case e.Kind == profile.OffCPU:
 			key.Value = e.Labels.Value
@@ -244,7 +249,9 @@ func (s *EventSet) Frames(f func(guest.RawFrame)) {
 // Profile names the events and returns them by kind. noticed is when the agent noticed the process
 // (CLOCK_MONOTONIC). allocated is what the VM counted itself, nil if that is not known; extents are
 // of what was observed of it.
-func (s *EventSet) Profile(names guest.Names, noticed time.Duration, covered *CoveredParts, allocated *Allocated) (all []*profile.Events, extents []profile.Extent) {
+func (s *EventSet) Profile(
+	names guest.Names, noticed time.Duration, covered *CoveredParts, allocated *Allocated,
+) (all []*profile.Events, extents []profile.Extent) {
 	for kind, r := range s {
 		if r == nil {
 			continue
@@ -260,8 +267,11 @@ func (s *EventSet) Profile(names guest.Names, noticed time.Duration, covered *Co
 }
 
 // profile names the events. d divides what the VM counted among them; nil if that is not known.
-func (r *Events) profile(kind profile.EventKind, names guest.Names, noticed time.Duration, covered *CoveredParts, d *division) *profile.Events {
-	e := &profile.Events{Kind: kind, Tree: &cct.Tree[symbol.Symbol]{Limit: maxEventContexts}, Times: slices.Clone(r.times)}
+func (r *Events) profile(
+	kind profile.EventKind, names guest.Names, noticed time.Duration, covered *CoveredParts, d *division,
+) *profile.Events {
+	e := &profile.Events{Kind: kind, Tree: &cct.Tree[symbol.Symbol]{Limit: maxEventContexts},
+		Times: slices.Clone(r.times)}
 	seen := make(map[*EventSums]EventKey, len(r.seen)) // as they are named
 	for _, row := range r.seen {
 		seen[row] = EventKey{}
@@ -389,7 +399,8 @@ func ends(e *profile.Events) (variance float64) {
 
 func compareEvents(a, b EventKey) int {
 	return cmp.Or(
-		cmp.Compare(a.Context, b.Context), cmp.Compare(a.tid, b.tid), cmp.Compare(a.nth, b.nth), cmp.Compare(a.waker, b.waker), cmp.Compare(a.Class, b.Class),
+		cmp.Compare(a.Context, b.Context), cmp.Compare(a.tid, b.tid), cmp.Compare(a.nth, b.nth),
+		cmp.Compare(a.waker, b.waker), cmp.Compare(a.Class, b.Class),
 		cmp.Compare(a.Place, b.Place), cmp.Compare(a.What, b.What), cmp.Compare(a.Collector, b.Collector),
 		cmp.Compare(a.Field, b.Field), cmp.Compare(a.lengths, b.lengths),
 		cmp.Compare(a.Offset, b.Offset), cmp.Compare(a.Probe, b.Probe), cmp.Compare(a.Value, b.Value),
@@ -451,6 +462,7 @@ func overflowed(n uint64) string {
 // unclearWaits returns a note that waits may be counted with the wrong reason.
 func unclearWaits(sums *EventSums) string {
 	all := time.Duration(sums.Values[profile.Locks.Main()])
-	return fmt.Sprintf("%d waits of java.util.concurrent, %v together, count as waits for work, because the blocker of their threads is unknown: "+
+	return fmt.Sprintf("%d waits of java.util.concurrent, %v together, count as waits for work, because the blocker "+
+		"of their threads is unknown: "+
 		"some of them may have waited for locks", sums.Events, all.Round(max(all/100, time.Microsecond)))
 }

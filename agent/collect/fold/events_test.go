@@ -18,7 +18,8 @@ import (
 // eventAt is one event in a stack that stands for n objects of a class.
 func eventAt(user, class string, tid uint32, n float64) *Event {
 	raw, _ := foldtest.Frames(user)
-	e := &Event{Kind: profile.Allocations, TID: tid, Thread: fmt.Sprint("thread-", tid), Labels: profile.EventLabels{Class: class}}
+	e := &Event{Kind: profile.Allocations, TID: tid, Thread: fmt.Sprint("thread-", tid),
+		Labels: profile.EventLabels{Class: class}}
 	for _, f := range raw {
 		e.Stack = append(e.Stack, guest.RawFrame{Frame: f})
 	}
@@ -34,7 +35,8 @@ func rowsOf(e *profile.Events) (rows []string) {
 			path = append(path, e.Tree.Node(at).Key.Value().Function)
 		}
 		slices.Reverse(path)
-		rows = append(rows, fmt.Sprintf("%s %s %s %s%s: %d, %.0f, %.0f", strings.Join(path, "/"), r.Thread, r.Class, r.Probe, r.Value, r.Events, r.Values[0], r.Values[1]))
+		rows = append(rows, fmt.Sprintf("%s %s %s %s%s: %d, %.0f, %.0f", strings.Join(path, "/"), r.Thread, r.Class,
+			r.Probe, r.Value, r.Events, r.Values[0], r.Values[1]))
 	}
 	return rows
 }
@@ -124,7 +126,8 @@ func TestEventSetFull(t *testing.T) {
 		t.Errorf("%d events, %.0f objects; want %d, %d", events, sum, want, 2*want)
 	}
 	rows := rowsOf(e)
-	for _, want := range []string{fmt.Sprintf("   : %d, %d, %d", beyond, 2*beyond, 20*beyond), "   f(other): 1, 2, 20", "A thread-1 C0 : 2, 4, 40"} {
+	for _, want := range []string{fmt.Sprintf("   : %d, %d, %d", beyond, 2*beyond, 20*beyond), "   f(other): 1, 2, 20",
+		"A thread-1 C0 : 2, 4, 40"} {
 		if !slices.Contains(rows, want) {
 			t.Errorf("no row %q", want)
 		}
@@ -169,7 +172,8 @@ func TestInterval(t *testing.T) {
 				delay := rng.ExpFloat64() * 1e6
 				truth += delay
 				if rng.IntN(every) == 0 && rng.Float64() >= lost {
-					s.Add(&Event{Kind: profile.Locks, Every: every, Sums: EventSums{Events: 1, Values: [profile.MaxEventValues]float64{0, 0, every * delay}}})
+					s.Add(&Event{Kind: profile.Locks, Every: every, Sums: EventSums{Events: 1,
+						Values: [profile.MaxEventValues]float64{0, 0, every * delay}}})
 				}
 			}
 			return truth
@@ -180,7 +184,8 @@ func TestInterval(t *testing.T) {
 					continue
 				}
 				for nth := range 3 {
-					s.Add(&Event{Kind: profile.Values, Every: every, Nth: nth, Sums: EventSums{Events: 1, Values: [profile.MaxEventValues]float64{every}}})
+					s.Add(&Event{Kind: profile.Values, Every: every, Nth: nth,
+						Sums: EventSums{Events: 1, Values: [profile.MaxEventValues]float64{every}}})
 				}
 			}
 			return 3 * 1000
@@ -189,7 +194,8 @@ func TestInterval(t *testing.T) {
 			const buffer, length = 1000, 20_500
 			for tid := range uint32(5) {
 				for at := rng.Float64() * buffer; at < length; at += buffer {
-					s.Add(&Event{Kind: profile.Allocations, TID: tid, Every: 1, Sums: EventSums{Events: 1, Values: [profile.MaxEventValues]float64{1, buffer}}})
+					s.Add(&Event{Kind: profile.Allocations, TID: tid, Every: 1,
+						Sums: EventSums{Events: 1, Values: [profile.MaxEventValues]float64{1, buffer}}})
 				}
 			}
 			return 5 * length
@@ -199,7 +205,8 @@ func TestInterval(t *testing.T) {
 		for range windows {
 			var s EventSet
 			truth := c.window(&s)
-			e := namedBy(guest.NewProcess(proc.Identity{PID: 1}), &s, &CoveredParts{lost: c.lost, lostEvents: uint64(4 * c.lost * 1000 / every)})[0]
+			e := namedBy(guest.NewProcess(proc.Identity{PID: 1}), &s,
+				&CoveredParts{lost: c.lost, lostEvents: uint64(4 * c.lost * 1000 / every)})[0]
 			sum := total(e)
 			if math.Abs(sum-truth) <= e.Coverage.Within() {
 				held++

@@ -136,7 +136,9 @@ func (parts *CoveredParts) AddLate(kind profile.EventKind, p *guest.Process, ext
 
 // extent is that of one plan in the time of a process, which was noticed then; ok is false if the
 // process was not there in the window.
-func (parts *CoveredParts) extent(c *Coverage, part *coveredPart, t followedTime, noticed time.Duration) (e profile.Extent, ok bool) {
+func (parts *CoveredParts) extent(
+	c *Coverage, part *coveredPart, t followedTime, noticed time.Duration,
+) (e profile.Extent, ok bool) {
 	from, to := max(parts.began, noticed), min(parts.ended, t.to)
 	there := to - from
 	if there <= 0 {
@@ -145,11 +147,13 @@ func (parts *CoveredParts) extent(c *Coverage, part *coveredPart, t followedTime
 	// A process that was noticed late was followed for the rest of its time; how that was observed
 	// is known of all of the time only.
 	followed := max(to-max(from, t.from, c.BornAt()), 0)
-	observed := min(followed.Seconds()*(&profile.Coverage{Time: part.Total, Observed: part.Observed}).Share(), there.Seconds())
+	observed := min(followed.Seconds()*(&profile.Coverage{Time: part.Total, Observed: part.Observed}).Share(),
+		there.Seconds())
 	seen := observed * (1 - parts.lost)
 	e = profile.Extent{
-		Subject: c.Kind.String(), What: fmt.Sprintf("the time of %s", c.What), Unit: "nanoseconds", Source: "the life of the process",
-		There: float64(there), Observed: 1e9 * seen,
+		Subject: c.Kind.String(), What: fmt.Sprintf("the time of %s", c.What), Unit: "nanoseconds",
+		Source: "the life of the process",
+		There:  float64(there), Observed: 1e9 * seen,
 	}
 	if late := there - followed; late > attachTime {
 		e.Miss(float64(late), "the probes were not attached yet")

@@ -32,7 +32,8 @@ func TestFollowedExtents(t *testing.T) {
 		}, 0, "60% [the probes were not attached yet 4s]"},
 		{"in a slice", profile.Values, func(c *Coverage, id proc.Identity) {
 			c.Follow(id, 60*time.Second)
-			c.Begin(100*time.Second, &Slice{To: 102 * time.Second, Weight: 5, Length: 2 * time.Second, Cycle: 10 * time.Second})
+			c.Begin(100*time.Second, &Slice{To: 102 * time.Second, Weight: 5, Length: 2 * time.Second,
+				Cycle: 10 * time.Second})
 			c.SetPartly(errors.New("too expensive"))
 		}, 0, "20% [they were recorded part of the time, to stay within the budget 8s]"},
 		{"ended early", profile.Pauses, func(c *Coverage, id proc.Identity) {
@@ -55,7 +56,8 @@ func TestFollowedExtents(t *testing.T) {
 			p.Noticed = 55 * time.Second
 			c := &Coverage{Kind: test.kind, What: "things"}
 			test.do(c, p.Identity())
-			counts := profile.EventCounts{Attempted: 10, Delivered: 10 - test.lost, Dropped: map[string]uint64{"ring_full": test.lost}}
+			counts := profile.EventCounts{Attempted: 10, Delivered: 10 - test.lost,
+				Dropped: map[string]uint64{"ring_full": test.lost}}
 			before := map[*Coverage]CoverageSums{c: c.Sums(began)}
 			parts := Covered(before, map[*Coverage]CoverageSums{c: c.Sums(ended)}, began, ended, &counts)
 			got := ""
@@ -86,7 +88,8 @@ func TestAddLate(t *testing.T) {
 	c := &Coverage{Kind: profile.Allocations}
 	c.Begin(50*time.Second, nil)
 	c.Follow(p.Identity(), 102*time.Second)
-	parts := Covered(nil, map[*Coverage]CoverageSums{c: c.Sums(110 * time.Second)}, 100*time.Second, 110*time.Second, &profile.EventCounts{})
+	parts := Covered(nil, map[*Coverage]CoverageSums{c: c.Sums(110 * time.Second)}, 100*time.Second, 110*time.Second,
+		&profile.EventCounts{})
 	extents := []profile.Extent{{Subject: "alloc", There: 80, Observed: 80}, {Subject: "lock", There: 80}}
 	parts.AddLate(profile.Allocations, p, extents)
 	if got := extents[0]; got.There != 100 || got.Observed != 80 || len(got.Missed) != 1 || got.Missed[0].Amount != 20 {

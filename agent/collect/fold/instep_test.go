@@ -23,7 +23,8 @@ func TestInStep(t *testing.T) {
 		{"many", func(int) int { return rng.IntN(500) }, false},
 		{"phases", func(i int) int { return i/1000*2 + rng.IntN(2) }, false},
 		{"a round of two", func(i int) int { return i % 2 }, true},
-		{"a round of eight, in which one comes often", func(i int) int { return []int{0, 1, 0, 2, 0, 3, 0, 4}[i%8] }, true},
+		{"a round of eight, in which one comes often", func(i int) int { return []int{0, 1, 0, 2, 0, 3, 0, 4}[i%8] },
+			true},
 		{"runs", func(i int) int { return i / 4 % 3 }, true},
 	} {
 		var o order

@@ -158,10 +158,14 @@ func (j *Joiner) settle(c *Chaining, s *bpf.Sample) {
 // A Sample is a sample joined with its context, as far as that is possible on arrival.
 type Sample struct {
 	*bpf.Sample
-	Stack      []guest.RawFrame                 // innermost first, as far as known
-	cut        bool                             // the callers of the user's innermost frame are missing until complete is called
-	fresh      int                              // of Stack, innermost: frames that the thread's previous sample did not have; 0 if they are not counted
-	certainty  profile.Certainty                // innermost frames that the thread's previous sample did not have; 0 if not counted
+	Stack []guest.RawFrame // innermost first, as far as known
+	// the callers of the user's innermost frame are missing until complete is called
+	cut bool
+	// of Stack, innermost: frames that the thread's previous sample did not have; 0 if they are not
+	// counted
+	fresh int
+	// innermost frames that the thread's previous sample did not have; 0 if not counted
+	certainty  profile.Certainty
 	link       bool                             // the user's frames are a link; Stack may have more of them, for checks
 	partial    bool                             // the other user frames come from the thread's previous sample
 	attachment uint32                           // the process's VM
@@ -177,7 +181,8 @@ func (s *Sample) begin(buf []guest.RawFrame) {
 		s.complete()
 		return
 	}
-	inner := bpf.Sample{User: s.Sample.User[:1], Kernel: s.Kernel, End: bpf.EndRoot, Attachment: s.Attachment, ClassEpoch: s.ClassEpoch}
+	inner := bpf.Sample{User: s.Sample.User[:1], Kernel: s.Kernel, End: bpf.EndRoot, Attachment: s.Attachment,
+		ClassEpoch: s.ClassEpoch}
 	s.Stack = guest.AppendStack(buf, &inner, s.attachment)
 	s.code.Mark(s.Stack)
 }

@@ -15,7 +15,8 @@ func TestLockWaits(t *testing.T) {
 	p := NewProcess(proc.Identity{PID: 1}, true)
 	event := func(until time.Duration, wait LockWait) *Event {
 		wait.Since, wait.Until = 4*time.Second, until
-		return &Event{Kind: profile.Locks, TID: 1, Sums: EventSums{Events: 1, Values: [profile.MaxEventValues]float64{1, 1, float64(until - wait.Since)}}, Lock: &wait}
+		return &Event{Kind: profile.Locks, TID: 1, Sums: EventSums{Events: 1,
+			Values: [profile.MaxEventValues]float64{1, 1, float64(until - wait.Since)}}, Lock: &wait}
 	}
 	for i, tt := range []struct {
 		until   time.Duration
@@ -34,8 +35,10 @@ func TestLockWaits(t *testing.T) {
 				t.Errorf("window %d: %v, want %v", i, sums.Values, tt.want)
 			}
 		}
-		if all, recorded, unplaced := w.EventSet(p)[profile.Locks].LockTimes(&CoveredParts{}); all != tt.want[2] || recorded != tt.want[2] || unplaced != tt.want[2] {
-			t.Errorf("window %d: %v ns of waits, %v recorded, %v without a stack; want %v", i, all, recorded, unplaced, tt.want[2])
+		if all, recorded, unplaced := w.EventSet(p)[profile.Locks].LockTimes(&CoveredParts{}); all != tt.want[2] ||
+			recorded != tt.want[2] || unplaced != tt.want[2] {
+			t.Errorf("window %d: %v ns of waits, %v recorded, %v without a stack; want %v", i, all, recorded, unplaced,
+				tt.want[2])
 		}
 	}
 }

@@ -41,7 +41,8 @@ func TestLengths(t *testing.T) {
 			cover.Begin(1, nil)
 			before := cover.Sums(1)
 			event := func(at time.Duration, length Lengths) *Event {
-				e := &Event{Kind: profile.Locks, Every: 1, Length: length, Labels: profile.EventLabels{What: "park", Class: "Lock"}}
+				e := &Event{Kind: profile.Locks, Every: 1, Length: length,
+					Labels: profile.EventLabels{What: "park", Class: "Lock"}}
 				e.Sums = EventSums{Events: 1}
 				e.Part = ObservedPart{Cover: cover}
 				e.Part.Piece, _ = cover.At(at)
@@ -51,7 +52,8 @@ func TestLengths(t *testing.T) {
 				now := time.Duration(second)*time.Second + 1
 				if second%10 == 0 {
 					cover.End(now)
-					cover.Begin(now, &Slice{To: now + time.Second, Weight: 10, Length: time.Second, Cycle: 10 * time.Second})
+					cover.Begin(now, &Slice{To: now + time.Second, Weight: 10, Length: time.Second,
+						Cycle: 10 * time.Second})
 					for i := range each {
 						e := event(now, LengthsLater)
 						e.Sums.Values[0], e.Sums.Values[1] = 1, 1
@@ -74,7 +76,8 @@ func TestLengths(t *testing.T) {
 			}
 			end := time.Duration(seconds)*time.Second + 1
 			cover.End(end)
-			covered := Covered(map[*Coverage]CoverageSums{cover: before}, map[*Coverage]CoverageSums{cover: cover.Sums(end)}, 1, end, &profile.EventCounts{})
+			covered := Covered(map[*Coverage]CoverageSums{cover: before},
+				map[*Coverage]CoverageSums{cover: cover.Sums(end)}, 1, end, &profile.EventCounts{})
 			names := p.Names()
 			defer names.Close()
 			all, _ := w.EventSet(p).Profile(names, 0, &covered, nil)
@@ -88,8 +91,10 @@ func TestLengths(t *testing.T) {
 			if tt.bySlices {
 				want = each * seconds * float64(tt.length) / (1 - tt.length.Seconds()) * float64(tt.ended) / each
 			}
-			if math.Abs(delay-want) > want/100 || math.Abs(contentions-each*seconds) > each*seconds/100 || w.EventSet(p)[profile.Locks].LacksLong(&covered) != tt.bySlices {
-				t.Errorf("%v in %.0f contentions, want %v; %+v", time.Duration(delay), contentions, time.Duration(want), e.Coverage)
+			if math.Abs(delay-want) > want/100 || math.Abs(contentions-each*seconds) > each*seconds/100 ||
+				w.EventSet(p)[profile.Locks].LacksLong(&covered) != tt.bySlices {
+				t.Errorf("%v in %.0f contentions, want %v; %+v", time.Duration(delay), contentions, time.Duration(want),
+					e.Coverage)
 			}
 			recorded, _, _ := w.EventSet(p)[profile.Locks].LockTimes(&covered)
 			if math.Abs(recorded-want) > want/100 {

@@ -38,7 +38,8 @@ func TestPartialCountsEntries(t *testing.T) {
 		}})
 	}
 	// The same in a system call, with all frames shared but two.
-	a.feed(record{Identity: java, Attachment: 7, User: "b:2 d:1", End: bpf.EndKnown, Kernel: []uint64{0xffffffff81000001},
+	a.feed(record{Identity: java, Attachment: 7, User: "b:2 d:1", End: bpf.EndKnown,
+		Kernel: []uint64{0xffffffff81000001},
 		Shared: &bpf.SharedStack{Serial: 5, Base: 4, Frames: 1, Own: 2}})
 	tree := &w.Processes[p][ThreadKey(java.PID)].Trees[profile.Certain]
 	want := map[string]uint64{
@@ -54,7 +55,8 @@ func TestPartialCountsEntries(t *testing.T) {
 		t.Errorf("contexts %v, want %v", got, want)
 	}
 	a.placed(w)
-	if got := a.owner.Contexts(p, w.Processes[p], a.opt.Contexts, a.opt.Check); got.Walked != 3 || got.Linked != 2 || got.Unplaced != 0 || got.Check != nil || got.Nodes != 0 {
+	if got := a.owner.Contexts(p, w.Processes[p], a.opt.Contexts, a.opt.Check); got.Walked != 3 || got.Linked != 2 ||
+		got.Unplaced != 0 || got.Check != nil || got.Nodes != 0 {
 		t.Errorf("%+v", *got)
 	}
 }
@@ -78,12 +80,14 @@ func TestPartialUnplaced(t *testing.T) {
 	feed("a:1 b:2 c:3", bpf.SharedStack{Serial: 5})
 	feed("b:2 c:3", bpf.SharedStack{Serial: 6, Base: 5, Frames: 1})
 	want := map[string]uint64{
-		"certain: a:1 b:2 c:3": 3, "unplaced: [known from before] c:3 d:4 kernel": 1, "unplaced: [known from before] b:2 c:5": 1,
+		"certain: a:1 b:2 c:3": 3, "unplaced: [known from before] c:3 d:4 kernel": 1,
+		"unplaced: [known from before] b:2 c:5": 1,
 	}
 	if got := a.placed(w); !maps.Equal(got, want) {
 		t.Errorf("got %v, want %v", got, want)
 	}
-	if got := a.owner.Contexts(p, w.Processes[p], a.opt.Contexts, a.opt.Check); got.Walked != 2 || got.Linked != 3 || got.Unplaced != 2 {
+	if got := a.owner.Contexts(p, w.Processes[p], a.opt.Contexts, a.opt.Check); got.Walked != 2 || got.Linked != 3 ||
+		got.Unplaced != 2 {
 		t.Errorf("%+v", *got)
 	}
 }
@@ -141,7 +145,8 @@ func TestSameCallersOfFrames(t *testing.T) {
 		{"", "", 3, true},
 		{"", "c", 1, false},
 	} {
-		if sameCallers(stack(c.a), stack(c.b), c.levels, sameFrame) != c.want || sameCallers(stack(c.b), stack(c.a), c.levels, sameFrame) != c.want {
+		if sameCallers(stack(c.a), stack(c.b), c.levels, sameFrame) != c.want ||
+			sameCallers(stack(c.b), stack(c.a), c.levels, sameFrame) != c.want {
 			t.Errorf("%q and %q for %d levels: %t", c.a, c.b, c.levels, !c.want)
 		}
 	}

@@ -239,7 +239,8 @@ func (c *Chaining) places(l chainLink) []place {
 	return places
 }
 
-var certaintyOf = [...]profile.Certainty{cct.Unique: profile.Certain, cct.Ambiguous: profile.Ambiguous, cct.Fitted: profile.Fitted, cct.Unplaced: profile.Unplaced}
+var certaintyOf = [...]profile.Certainty{cct.Unique: profile.Certain, cct.Ambiguous: profile.Ambiguous,
+	cct.Fitted: profile.Fitted, cct.Unplaced: profile.Unplaced}
 
 // placeLink gives the samples of a link their contexts.
 func (pl *Placing) placeLink(l *waitingLink) {

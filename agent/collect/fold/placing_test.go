@@ -60,8 +60,10 @@ func TestDivide(t *testing.T) {
 			t.Fatalf("weight %d: parts sum to %d", weight, sum)
 		}
 		for j, p := range places {
-			if owed := p.share*float64(total) - float64(given[j]); math.Abs(owed) >= float64(len(places)) || math.Abs(owed-p.owed) > 1e-6 {
-				t.Fatalf("after %d: place %d was given %d, is owed %g, and %g is noted", total, j, given[j], owed, p.owed)
+			if owed := p.share*float64(total) - float64(given[j]); math.Abs(owed) >= float64(len(places)) ||
+				math.Abs(owed-p.owed) > 1e-6 {
+				t.Fatalf("after %d: place %d was given %d, is owed %g, and %g is noted", total, j, given[j], owed,
+					p.owed)
 			}
 		}
 	}
@@ -80,9 +82,11 @@ func TestPlace(t *testing.T) {
 		samples []feeding
 		want    map[string]uint64
 	}{
-		{"nothing waits", []feeding{{walk: "a:1@16 b:2@32 c:3@48", times: 2}}, map[string]uint64{"certain: a:1 b:2 c:3": 2}},
+		{"nothing waits", []feeding{{walk: "a:1@16 b:2@32 c:3@48", times: 2}},
+			map[string]uint64{"certain: a:1 b:2 c:3": 2}},
 		{"a known link, anywhere in its leaf", []feeding{
-			{walk: "a:1@16 b:2@32 c:3@48", times: 1}, {link: "b:2@32 c:4@48", times: 3}, {link: "b:2@32 c:5@48", times: 1},
+			{walk: "a:1@16 b:2@32 c:3@48", times: 1}, {link: "b:2@32 c:4@48", times: 3},
+			{link: "b:2@32 c:5@48", times: 1},
 		}, map[string]uint64{"certain: a:1 b:2 c:3": 1, "certain: a:1 b:2 c:4": 3, "certain: a:1 b:2 c:5": 1}},
 		{"the walk comes later", []feeding{
 			{link: "b:2@32 c:4@48", times: 3}, {walk: "a:1@16 b:2@32 c:3@48", times: 1},
@@ -95,33 +99,42 @@ func TestPlace(t *testing.T) {
 			{link: "b:2@64 c@80", times: 2}, {link: "b:2@32 c@48", times: 3},
 		}, map[string]uint64{"certain: a:1 b:2 b:2 b:2 c": 3, "certain: a:1 b:2 c": 4}},
 		{"interpreted, native and stub frames", []feeding{
-			{walk: "0:1@16 A:2@32 !:3@48 1:4@64 0:9@80", times: 1}, {link: "1:4@64 2:8@80", times: 2}, {link: "!:3@48 1:7@64", times: 1},
+			{walk: "0:1@16 A:2@32 !:3@48 1:4@64 0:9@80", times: 1}, {link: "1:4@64 2:8@80", times: 2},
+			{link: "!:3@48 1:7@64", times: 1},
 			{link: "A:2@32 !:9@48", times: 1},
-		}, map[string]uint64{"certain: 0:1 A:2 !:3 1:4 0:9": 1, "certain: 0:1 A:2 !:3 1:4 2:8": 2, "certain: 0:1 A:2 !:3 1:7": 1, "certain: 0:1 A:2 !:9": 1}},
+		}, map[string]uint64{"certain: 0:1 A:2 !:3 1:4 0:9": 1, "certain: 0:1 A:2 !:3 1:4 2:8": 2,
+			"certain: 0:1 A:2 !:3 1:7": 1, "certain: 0:1 A:2 !:9": 1}},
 		// Weight 3:1, as walks found them.
 		{"two contexts at one depth", []feeding{
-			{walk: "a:1@16 d:5@40 e:1@60", times: 3}, {walk: "b:1@16 d:5@40 e:1@60", times: 1}, {link: "d:5@40 e:1@60", times: 8},
+			{walk: "a:1@16 d:5@40 e:1@60", times: 3}, {walk: "b:1@16 d:5@40 e:1@60", times: 1},
+			{link: "d:5@40 e:1@60", times: 8},
 		}, map[string]uint64{
-			"certain: a:1 d:5 e:1": 3, "certain: b:1 d:5 e:1": 1, "ambiguous: a:1 d:5 e:1": 6, "ambiguous: b:1 d:5 e:1": 2,
+			"certain: a:1 d:5 e:1": 3, "certain: b:1 d:5 e:1": 1, "ambiguous: a:1 d:5 e:1": 6,
+			"ambiguous: b:1 d:5 e:1": 2,
 		}},
 		{"the leaf at its depth below the caller, whose depth is another", []feeding{
 			{walk: "a:1@16 b:2@32 c:3@48", times: 1}, {link: "b:2@40 c:3@48", times: 2},
 		}, map[string]uint64{"certain: a:1 b:2 c:3": 1, "fitted: a:1 b:2 c:3": 2}},
 		{"a link that nobody knows", []feeding{
-			{walk: "a:1@16 b:2@32 c:3@48", times: 1}, {link: "x:1@32 y:3@48", times: 3}, {link: "b:2@40 c:3@56", times: 2},
+			{walk: "a:1@16 b:2@32 c:3@48", times: 1}, {link: "x:1@32 y:3@48", times: 3},
+			{link: "b:2@40 c:3@56", times: 2},
 		}, map[string]uint64{
-			"certain: a:1 b:2 c:3": 1, "unplaced: [known from before] x:1 y:3": 3, "unplaced: [known from before] b:2 c:3": 2,
+			"certain: a:1 b:2 c:3": 1, "unplaced: [known from before] x:1 y:3": 3,
+			"unplaced: [known from before] b:2 c:3": 2,
 		}},
 		{"links that lead to a walk", []feeding{
-			{walk: "a:1@16 b:2@32 c:3@48", times: 1}, {link: "b:2@32 f:1@64", times: 1}, {link: "f:2@64 g:1@80", times: 2},
+			{walk: "a:1@16 b:2@32 c:3@48", times: 1}, {link: "b:2@32 f:1@64", times: 1},
+			{link: "f:2@64 g:1@80", times: 2},
 		}, map[string]uint64{"certain: a:1 b:2 c:3": 1, "certain: a:1 b:2 f:1": 1, "certain: a:1 b:2 f:2 g:1": 2}},
 		{"links that lead nowhere", []feeding{
 			{link: "f:2@64 g:1@80", times: 2}, {link: "g:3@80 h:1@96", times: 4},
-		}, map[string]uint64{"unplaced: [known from before] f:2 g:1": 2, "unplaced: [known from before] f:2 g:3 h:1": 4}},
+		}, map[string]uint64{"unplaced: [known from before] f:2 g:1": 2,
+			"unplaced: [known from before] f:2 g:3 h:1": 4}},
 		{"a stack of one frame", []feeding{{walk: "a@16", times: 2}}, map[string]uint64{"certain: a": 2}},
-		{"a link without its caller", []feeding{{walk: "a:1@16 b:2@32 c:3@48", times: 1}, {link: "c:3@48", times: 2}}, map[string]uint64{
-			"certain: a:1 b:2 c:3": 1, "fitted: a:1 b:2 c:3": 2,
-		}},
+		{"a link without its caller", []feeding{{walk: "a:1@16 b:2@32 c:3@48", times: 1}, {link: "c:3@48", times: 2}},
+			map[string]uint64{
+				"certain: a:1 b:2 c:3": 1, "fitted: a:1 b:2 c:3": 2,
+			}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			a, w := newContextState(t, JoinOptions{Contexts: profile.ContextChain})
@@ -157,7 +170,8 @@ func TestPlaceDividesAllOfALink(t *testing.T) {
 	a.walked("b:1@16 d:5@40 e:1@60", 1)
 	for i := range 80 {
 		a.feed(record{
-			Identity: java, TID: uint32(100 + i%8), Attachment: 7, Flags: bpf.SampleDepths | bpf.SampleLink, End: bpf.EndKnown,
+			Identity: java, TID: uint32(100 + i%8), Attachment: 7, Flags: bpf.SampleDepths | bpf.SampleLink,
+			End:  bpf.EndKnown,
 			User: fmt.Sprintf("d:5@40 e:%d@60", 10+i),
 		})
 	}
@@ -183,7 +197,8 @@ func TestPlaceBelowTruncatedWalk(t *testing.T) {
 	a.linked("b:2@32 c:4@48", 2)
 	a.linked("f:2@48 g:4@64", 3)
 	want := map[string]uint64{
-		"certain: [rest of virtual thread on heap] b:2 c:3": 1, "certain: [no frame pointer] b:2 f:2 g:3": 1, "certain: [stack not readable] k:3": 1,
+		"certain: [rest of virtual thread on heap] b:2 c:3": 1, "certain: [no frame pointer] b:2 f:2 g:3": 1,
+		"certain: [stack not readable] k:3":                 1,
 		"certain: [rest of virtual thread on heap] b:2 c:4": 2, "certain: [no frame pointer] b:2 f:2 g:4": 3,
 	}
 	if got := a.placed(w); !maps.Equal(got, want) {
@@ -204,7 +219,8 @@ func TestPlaceBelowKernel(t *testing.T) {
 	a, w := newContextState(t, JoinOptions{Contexts: profile.ContextChain})
 	a.attach(7)
 	a.walked("a:1@16 b:2@32 c:3@48", 1)
-	link := record{Identity: java, Attachment: 7, Flags: bpf.SampleDepths | bpf.SampleLink | bpf.SampleKernel, End: bpf.EndKnown}
+	link := record{Identity: java, Attachment: 7, Flags: bpf.SampleDepths | bpf.SampleLink | bpf.SampleKernel,
+		End: bpf.EndKnown}
 	link.User, link.Kernel = "b:2@32 c:3@48", []uint64{0xffffffff81000001, 0xffffffff81000002}
 	a.feed(link)
 	link.User = "x:1@32 y:3@48"
@@ -270,9 +286,11 @@ func TestPlaceOverflow(t *testing.T) {
 func TestPlaceStale(t *testing.T) {
 	a, w := newContextState(t, JoinOptions{Contexts: profile.ContextChain})
 	p := a.attach(7)
-	link := record{Identity: java, Attachment: 6, Flags: bpf.SampleDepths | bpf.SampleLink, End: bpf.EndKnown, User: "b:2@32 c:3@48"}
+	link := record{Identity: java, Attachment: 6, Flags: bpf.SampleDepths | bpf.SampleLink, End: bpf.EndKnown,
+		User: "b:2@32 c:3@48"}
 	a.feed(record{Identity: java, Attachment: 6, Flags: bpf.SampleDepths, User: "a:1@16 b:2@32 c:3@48"})
-	a.feed(record{Identity: java, Attachment: 6, Flags: bpf.SampleDepths | bpf.SampleDrawn, User: "a:1@16 b:2@32 c:3@48"})
+	a.feed(record{Identity: java, Attachment: 6, Flags: bpf.SampleDepths | bpf.SampleDrawn,
+		User: "a:1@16 b:2@32 c:3@48"})
 	a.feed(record{Identity: java, Attachment: 6, Flags: bpf.SampleDepths, User: "a:1@16 0:2@32 1:3@48"})
 	a.feed(link)
 	if stats := p.Chaining.Chain.Stats(); stats.Contexts != 0 || stats.Links != 0 || p.Chaining.WalkRate.Draws != 0 {
@@ -299,14 +317,16 @@ func TestPlaceTwoWindows(t *testing.T) {
 	second := a.openForTest()
 	a.walked("a:1@16 b:2@32 c:3@48", 1)
 	a.linked("b:2@32 c:3@48", 1)
-	if got, want := a.placed(first), (map[string]uint64{"certain: a:1 b:2 c:3": 3, "unplaced: [known from before] x:2 y:3": 1}); !maps.Equal(got, want) {
+	if got, want := a.placed(first), (map[string]uint64{"certain: a:1 b:2 c:3": 3,
+		"unplaced: [known from before] x:2 y:3": 1}); !maps.Equal(got, want) {
 		t.Errorf("got %v, want %v", got, want)
 	}
 	a.linked("x:2@32 y:3@48", 1)
 	a.walked("a:1@16 x:2@32 y:3@48", 1)
 	a.linked("x:2@32 y:3@48", 1)
 	third := a.openForTest()
-	if got, want := a.placed(second), (map[string]uint64{"certain: a:1 b:2 c:3": 2, "certain: a:1 x:2 y:3": 3}); !maps.Equal(got, want) {
+	if got, want := a.placed(second), (map[string]uint64{"certain: a:1 b:2 c:3": 2,
+		"certain: a:1 x:2 y:3": 3}); !maps.Equal(got, want) {
 		t.Errorf("got %v, want %v", got, want)
 	}
 	a.linked("b:2@32 c:3@48", 1) // learned before this window was open
@@ -323,16 +343,22 @@ func TestPlaceChecked(t *testing.T) {
 		checked uint64
 		right   [3]uint64 // one level, three levels, all
 	}{
-		{"right", []feeding{{walk: "a:1@16 b:2@32 c:3@48", times: 1}, {link: "a:1@16 b:2@32 c:3@48", times: 4}}, 4, [3]uint64{4, 4, 4}},
-		{"wrong beyond one level", []feeding{{walk: "a:1@16 b:2@32 c:3@48", times: 1}, {link: "d:1@16 b:2@32 c:3@48", times: 4}}, 4, [3]uint64{4, 0, 0}},
-		{"another place in the caller's caller", []feeding{{walk: "a:1@16 b:2@32 c:3@48", times: 1}, {link: "a:2@16 b:2@32 c:3@48", times: 4}}, 4, [3]uint64{4, 0, 0}},
+		{"right", []feeding{{walk: "a:1@16 b:2@32 c:3@48", times: 1}, {link: "a:1@16 b:2@32 c:3@48", times: 4}}, 4,
+			[3]uint64{4, 4, 4}},
+		{"wrong beyond one level", []feeding{{walk: "a:1@16 b:2@32 c:3@48", times: 1},
+			{link: "d:1@16 b:2@32 c:3@48", times: 4}}, 4, [3]uint64{4, 0, 0}},
+		{"another place in the caller's caller", []feeding{{walk: "a:1@16 b:2@32 c:3@48", times: 1},
+			{link: "a:2@16 b:2@32 c:3@48", times: 4}}, 4, [3]uint64{4, 0, 0}},
 		{"wrong beyond three levels", []feeding{
-			{walk: "a:1@8 d:1@16 e:1@24 b:2@32 c:3@48", times: 1}, {link: "a:2@8 d:1@16 e:1@24 b:2@32 c:3@48", times: 4},
+			{walk: "a:1@8 d:1@16 e:1@24 b:2@32 c:3@48", times: 1},
+			{link: "a:2@8 d:1@16 e:1@24 b:2@32 c:3@48", times: 4},
 		}, 4, [3]uint64{4, 4, 0}},
-		{"a frame too many", []feeding{{walk: "a:1@8 d:1@16 b:2@32 c:3@48", times: 1}, {link: "d:1@16 b:2@32 c:3@48", times: 4}}, 4, [3]uint64{4, 0, 0}},
+		{"a frame too many", []feeding{{walk: "a:1@8 d:1@16 b:2@32 c:3@48", times: 1},
+			{link: "d:1@16 b:2@32 c:3@48", times: 4}}, 4, [3]uint64{4, 0, 0}},
 		{"not placed", []feeding{{link: "a:1@16 b:2@32 c:3@48", times: 4}}, 4, [3]uint64{4, 0, 0}},
 		{"not placed, and nothing is above", []feeding{{link: "b:2@32 c:3@48", times: 4}}, 4, [3]uint64{4, 0, 0}},
-		{"known to its end by links only", []feeding{{link: "a:1@16 b:2@32", times: 2}, {link: "a:1@16 b:2@32 c:3@48", times: 4}}, 6, [3]uint64{6, 0, 0}},
+		{"known to its end by links only", []feeding{{link: "a:1@16 b:2@32", times: 2},
+			{link: "a:1@16 b:2@32 c:3@48", times: 4}}, 6, [3]uint64{6, 0, 0}},
 		{"ambiguous", []feeding{
 			{walk: "a:1@16 d:5@40 e:1@60", times: 3}, {walk: "b:1@16 d:5@40 e:1@60", times: 1},
 			{link: "a:1@16 d:5@40 e:1@60", times: 3}, {link: "b:1@16 d:5@40 e:1@60", times: 1},
@@ -361,7 +387,8 @@ func TestPlaceChecked(t *testing.T) {
 func TestPlaceCheckedTruncated(t *testing.T) {
 	a, w := newContextState(t, JoinOptions{Contexts: profile.ContextChain, Check: true})
 	p := a.attach(7)
-	link := record{Identity: java, Attachment: 7, Flags: bpf.SampleDepths | bpf.SampleLink, End: bpf.EndRead, User: "b:2@32 c:3@48"}
+	link := record{Identity: java, Attachment: 7, Flags: bpf.SampleDepths | bpf.SampleLink, End: bpf.EndRead,
+		User: "b:2@32 c:3@48"}
 	a.feed(link)
 	link.User = "x:2@32 y:3@48"
 	a.feed(link)
@@ -370,7 +397,8 @@ func TestPlaceCheckedTruncated(t *testing.T) {
 	if got := a.placed(w); !maps.Equal(got, want) {
 		t.Errorf("got %v, want %v", got, want)
 	}
-	if got := a.owner.Contexts(p, w.Processes[p], a.opt.Contexts, a.opt.Check).Check; *got != (profile.ContextCheck{Samples: 2, Right: [3]uint64{2, 0, 0}}) {
+	if got := a.owner.Contexts(p, w.Processes[p], a.opt.Contexts,
+		a.opt.Check).Check; *got != (profile.ContextCheck{Samples: 2, Right: [3]uint64{2, 0, 0}}) {
 		t.Errorf("%+v", *got)
 	}
 }
@@ -381,7 +409,8 @@ func TestPlaceMarksCode(t *testing.T) {
 	a, w := newContextState(t, JoinOptions{Contexts: profile.ContextChain})
 	p := a.attach(0)
 	epoch := func(n uint32) {
-		p.Code.Store(&guest.JITCode{Low: foldtest.Method('1', 0).PC(), High: foldtest.Method('9', 0).PC(), Epoch: n, Again: 1 << 62})
+		p.Code.Store(&guest.JITCode{Low: foldtest.Method('1', 0).PC(), High: foldtest.Method('9', 0).PC(), Epoch: n,
+			Again: 1 << 62})
 	}
 	epoch(1)
 	a.walked("0:1@16 1:2@32 2:3@48 1:4@64", 1)

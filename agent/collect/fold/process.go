@@ -40,7 +40,9 @@ type Process struct {
 }
 
 const (
-	pauseShare = 20          // of the time for which a process has been known, one part in so many is what new work waits, and
+	// of the time for which a process has been known, one part in so many is what new work waits,
+	// and
+	pauseShare = 20
 	maxPause   = time.Second // no longer than this
 )
 
@@ -68,7 +70,8 @@ func Targets(processes []*Process) (list []*guest.Process) {
 func ProfileOf(p *guest.Process) *profile.Process {
 	d := p.Describe()
 	return &profile.Process{
-		PID: p.PID, Comm: d.Comm, Service: d.Service, Executable: d.Executable, Notes: d.Notes, Runtime: d.Runtime, VM: d.VM,
+		PID: p.PID, Comm: d.Comm, Service: d.Service, Executable: d.Executable, Notes: d.Notes, Runtime: d.Runtime,
+		VM: d.VM,
 	}
 }
 
@@ -195,7 +198,9 @@ func (p *Process) Profile(threads map[ThreadKey]*Thread, c *profile.Counts) *pro
 			}
 			tally(raw, names, c)
 			tree := cct.Map(raw, func(r guest.RawFrame) []symbol.Symbol { return names.Of(r).Symbols })
-			out.Threads = append(out.Threads, &profile.Thread{TID: key.TID(), Name: p.NameOf(uint32(key.TID()), name[:]), Stopped: key.Stopped(), Context: profile.Certainty(certainty), Tree: tree})
+			out.Threads = append(out.Threads, &profile.Thread{TID: key.TID(),
+				Name: p.NameOf(uint32(key.TID()), name[:]), Stopped: key.Stopped(),
+				Context: profile.Certainty(certainty), Tree: tree})
 		}
 	}
 	return out

@@ -32,12 +32,16 @@ func TestProcessName(t *testing.T) {
 			do   func() guest.Description
 			want string
 		}{
-			{"a thread of a program whose begin was recorded", func() guest.Description { execute("build"); return sample(78, "worker") }, "build"},
-			{"another program of the process", func() guest.Description { id.Exec++; execute("compile"); return sample(78, "worker") }, "compile"},
-			{"another process with the pid, without a record of its program", func() guest.Description { id.Start++; return sample(78, "worker") }, ""},
+			{"a thread of a program whose begin was recorded",
+				func() guest.Description { execute("build"); return sample(78, "worker") }, "build"},
+			{"another program of the process",
+				func() guest.Description { id.Exec++; execute("compile"); return sample(78, "worker") }, "compile"},
+			{"another process with the pid, without a record of its program",
+				func() guest.Description { id.Start++; return sample(78, "worker") }, ""},
 			{"its first thread", func() guest.Description { return sample(77, "shell") }, "shell"},
 			{"which has another name now", func() guest.Description { return sample(77, "(sd-pam)") }, "(sd-pam)"},
-			{"and which a thread with a name of its own does not change", func() guest.Description { return sample(78, "worker") }, "(sd-pam)"},
+			{"and which a thread with a name of its own does not change",
+				func() guest.Description { return sample(78, "worker") }, "(sd-pam)"},
 		} {
 			if d := step.do(); d.Comm != step.want || d.Service != step.want {
 				t.Errorf("%s: %q, service %q, want %q", step.what, d.Comm, d.Service, step.want)

@@ -19,7 +19,8 @@ func (noRates) Put(any, any) error { return nil }
 func chainOwner(maxContexts int) (*Owner, *Window) {
 	o, _ := ownerOf(StateOptions{
 		MaxContexts: maxContexts,
-		Join:        JoinOptions{Contexts: profile.ContextChain, Rates: noRates{}, SetSteady: func(uint64, bool) error { return nil }},
+		Join: JoinOptions{Contexts: profile.ContextChain, Rates: noRates{},
+			SetSteady: func(uint64, bool) error { return nil }},
 	})
 	w := NewWindow(nil)
 	o.Do(func(s *State) { s.Open(w) })
@@ -29,7 +30,8 @@ func chainOwner(maxContexts int) (*Owner, *Window) {
 // feed folds samples of a process: walks, or links.
 func feed(t *testing.T, o *Owner, user string, flags uint8, times int) (p *Process) {
 	t.Helper()
-	r := foldtest.Record{Identity: foldtest.Identity{PID: 100, Start: 5, Exec: 1}, Attachment: 7, Flags: bpf.SampleDepths | flags, User: user}
+	r := foldtest.Record{Identity: foldtest.Identity{PID: 100, Start: 5, Exec: 1}, Attachment: 7,
+		Flags: bpf.SampleDepths | flags, User: user}
 	if flags&bpf.SampleLink != 0 {
 		r.End = bpf.EndKnown
 	}
@@ -55,7 +57,8 @@ func feed(t *testing.T, o *Owner, user string, flags uint8, times int) (p *Proce
 // purge delivers a call for which the chain of p has no room.
 func purge(s *State, p *Process) {
 	p.Chaining.Chain.Limit = 1
-	s.Joiner().LearnCall(p, guest.RawFrame{Frame: 1, Kind: guest.RawExact}, guest.RawFrame{Frame: 2, Kind: guest.RawReturn}, 100, 50)
+	s.Joiner().LearnCall(p, guest.RawFrame{Frame: 1, Kind: guest.RawExact},
+		guest.RawFrame{Frame: 2, Kind: guest.RawReturn}, 100, 50)
 }
 
 // eachLoan makes loans end after one step, until the test ends.
@@ -165,7 +168,8 @@ func TestPlacingFails(t *testing.T) {
 		}
 		failed := w.Discarded[profile.Failed]
 		if sum != w.Folded || w.Received != w.Folded+failed || failed != 3*uint64(min(links, links-max(0, at-1))) {
-			t.Errorf("after %d loans: received %d, folded %d, failed %d; %d are in trees", at, w.Received, w.Folded, failed, sum)
+			t.Errorf("after %d loans: received %d, folded %d, failed %d; %d are in trees", at, w.Received, w.Folded,
+				failed, sum)
 		}
 	}
 }

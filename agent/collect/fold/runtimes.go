@@ -19,8 +19,10 @@ type Life struct {
 type RunTime struct {
 	Ran      time.Duration
 	Switches uint64
-	Arrivals uint64        // context switches to these threads that were measured
-	Arriving time.Duration // run time charged before the threads were on the CPU, in these switches, and that in which they set the timer that wakes them
+	Arrivals uint64 // context switches to these threads that were measured
+	// run time charged before the threads were on the CPU, in these switches, and that in which
+	// they set the timer that wakes them
+	Arriving time.Duration
 }
 
 // Add adds the run time of other threads.
@@ -72,9 +74,11 @@ func (w *Window) addRunTime(of Life, tid uint32, r RunTime) {
 // seen no thread.
 type runTimes struct {
 	threads  map[uint32]*seenThread
-	readings int           // under way
-	applied  uint64        // readings
-	first    time.Duration // CLOCK_BOOTTIME: threads of chosen processes that existed then, and later, have been seen; 0 for none
+	readings int    // under way
+	applied  uint64 // readings
+	// CLOCK_BOOTTIME: threads of chosen processes that existed then, and later, have been seen; 0
+	// for none
+	first    time.Duration
 	complete time.Duration // the same, of the last reading
 	ended    []uint32      // threads that are kept until no reading is under way: it may have seen them
 }
@@ -103,7 +107,8 @@ func (s *State) ReadRunTimes(began time.Duration, threads []bpf.ThreadRun) {
 	a.applied++
 	for i := range threads {
 		t := &threads[i]
-		s.ran(Life{int(t.Pid), t.Start}, t.Tid, t.Born, RunTime{time.Duration(t.Ran), t.Switches, t.Arrivals, time.Duration(t.Arriving)}, false)
+		s.ran(Life{int(t.Pid), t.Start}, t.Tid, t.Born, RunTime{time.Duration(t.Ran), t.Switches, t.Arrivals,
+			time.Duration(t.Arriving)}, false)
 	}
 	if threads != nil {
 		if a.first == 0 {
@@ -132,7 +137,8 @@ func (s *State) ThreadEnded(e *bpf.ThreadEnd) {
 		return // run times are not read
 	}
 	of := Life{int(e.Header.Pid), e.Header.Start}
-	s.ran(of, e.Header.Tid, e.Born, RunTime{time.Duration(e.Ran), e.Switches, e.Arrivals, time.Duration(e.Arriving)}, true)
+	s.ran(of, e.Header.Tid, e.Born, RunTime{time.Duration(e.Ran), e.Switches, e.Arrivals, time.Duration(e.Arriving)},
+		true)
 	end := time.Duration(e.Header.Time)
 	born := time.Duration(e.Born) - (proc.SinceBoot() - proc.Monotonic())
 	p := s.Known((*bpf.Header)(&e.Header))
@@ -212,7 +218,8 @@ func (s *State) ran(of Life, tid uint32, born uint64, total RunTime, ended bool)
 		}
 		a.threads[tid] = t
 	}
-	t.RunTime = RunTime{max(t.Ran, total.Ran), max(t.Switches, total.Switches), max(t.Arrivals, total.Arrivals), max(t.Arriving, total.Arriving)}
+	t.RunTime = RunTime{max(t.Ran, total.Ran), max(t.Switches, total.Switches), max(t.Arrivals, total.Arrivals),
+		max(t.Arriving, total.Arriving)}
 	t.reading = a.applied
 	if ended && !t.ended {
 		t.ended = true

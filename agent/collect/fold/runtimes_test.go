@@ -21,7 +21,8 @@ func TestRunTimes(t *testing.T) {
 		s.ReadRunTimes(began, append([]bpf.ThreadRun{}, threads...))
 	}
 	end := func(tid uint32, born, ran uint64) {
-		s.ThreadEnded(&bpf.ThreadEnd{Header: bpf.Header{Pid: pid, Tid: tid, Start: start}, Born: born, Ran: ran, Switches: ran / 10})
+		s.ThreadEnded(&bpf.ThreadEnd{Header: bpf.Header{Pid: pid, Tid: tid, Start: start}, Born: born, Ran: ran,
+			Switches: ran / 10})
 	}
 	check := func(what string, w *Window, want map[uint32]time.Duration) {
 		t.Helper()
@@ -117,7 +118,8 @@ func TestEndedTimes(t *testing.T) {
 	w.AddEndedTimes()
 	times := w.EventSet(p).Of(profile.OffCPU).ThreadTimes()
 	// The two clocks are read one after the other.
-	if len(times) != 1 || times[0].TID != profile.EndedThreads || times[0].On != time.Second/2 || times[0].Wall.Round(time.Second/10) != 2*time.Second {
+	if len(times) != 1 || times[0].TID != profile.EndedThreads || times[0].On != time.Second/2 ||
+		times[0].Wall.Round(time.Second/10) != 2*time.Second {
 		t.Errorf("%+v", times)
 	}
 }
@@ -140,6 +142,7 @@ func TestManyRunTimes(t *testing.T) {
 		ran += l.Rest.Ran
 	}
 	if threads != maxThreadTimes || len(w.RunTimes) > maxThreadTimes+1 || ran != 2*(maxThreadTimes+100) {
-		t.Errorf("%d threads and %d processes have %d ns, want %d, that many and %d", threads, len(w.RunTimes), ran, maxThreadTimes, 2*(maxThreadTimes+100))
+		t.Errorf("%d threads and %d processes have %d ns, want %d, that many and %d", threads, len(w.RunTimes), ran,
+			maxThreadTimes, 2*(maxThreadTimes+100))
 	}
 }

@@ -50,10 +50,12 @@ type slowThreadKey struct {
 // A slowThread is what a thread did lately.
 type slowThread struct {
 	name  string
-	parts []slowPart    // in their order
-	away  slowPart      // the wait that it was in when a window ended; it has no context if the thread has been seen since, or was in none
-	cut   time.Duration // CLOCK_MONOTONIC: what was before then is forgotten; 0: nothing
-	over  time.Duration // CLOCK_MONOTONIC: invocations that began then or before have ended, and were added
+	parts []slowPart // in their order
+	// the wait that it was in when a window ended; it has no context if the thread has been seen
+	// since, or was in none
+	away slowPart
+	cut  time.Duration // CLOCK_MONOTONIC: what was before then is forgotten; 0: nothing
+	over time.Duration // CLOCK_MONOTONIC: invocations that began then or before have ended, and were added
 }
 
 // A slowPart is a wait, or a sample on the CPU, which takes no time.
@@ -219,14 +221,18 @@ func (c *SlowCalls) Unfinished(s *State, w *Window, call *SlowCall) {
 
 // keep adds an invocation to a window if it is one of the slowest there.
 func (c *SlowCalls) keep(w *Window, call *SlowCall, t *slowThread) {
-	if call.From < c.Since || !w.Wants(call.Process.PID) || len(w.Slow) == profile.MaxSlowCalls && call.length() <= w.Slow[len(w.Slow)-1].length() {
+	if call.From < c.Since || !w.Wants(call.Process.PID) || len(w.Slow) == profile.MaxSlowCalls &&
+		call.length() <= w.Slow[len(w.Slow)-1].length() {
 		return
 	}
 	if call.tree == nil {
 		call.collect(t, c.trees[call.Process])
 	}
 	w.hold(call.Process)
-	at, _ := slices.BinarySearchFunc(w.Slow, call, func(a, b *SlowCall) int { return cmp.Compare(b.length(), a.length()) })
+	at, _ := slices.BinarySearchFunc(w.Slow, call, func(a, b *SlowCall) int {
+		return cmp.Compare(b.length(),
+			a.length())
+	})
 	w.Slow = slices.Insert(w.Slow, at, call)
 	w.Slow = w.Slow[:min(len(w.Slow), profile.MaxSlowCalls)]
 }

@@ -72,10 +72,12 @@ func TestSlowParts(t *testing.T) {
 		want    map[string]float64
 	}{
 		{"nothing known", whole, nil, nil, map[string]float64{"running unknown": 30, "blocked unknown": 70}},
-		{"sampled", whole, nil, []time.Duration{2*s + ms, 2*s + 9*ms, 3 * s, s}, map[string]float64{"running": 30, "blocked unknown": 70}},
+		{"sampled", whole, nil, []time.Duration{2*s + ms, 2*s + 9*ms, 3 * s, s},
+			map[string]float64{"running": 30, "blocked unknown": 70}},
 		{"a long wait", whole, []Wait{{Since: 2*s + 20*ms, Until: 2*s + 80*ms, State: cause.Blocked, Weight: 1}}, nil,
 			map[string]float64{"running unknown": 30, "blocked": 60, "blocked unknown": 10}},
-		{"then for a CPU", whole, []Wait{{Since: 2*s + 20*ms, Until: 2*s + 80*ms, Delay: 15 * ms, State: cause.Blocked, Weight: 1}}, nil,
+		{"then for a CPU", whole, []Wait{{Since: 2*s + 20*ms, Until: 2*s + 80*ms, Delay: 15 * ms, State: cause.Blocked,
+			Weight: 1}}, nil,
 			map[string]float64{"running unknown": 30, "blocked": 45, "runnable": 15, "blocked unknown": 10}},
 		{"short waits stand for the rest", whole, []Wait{
 			{Since: 2*s + 20*ms, Until: 2*s + 60*ms, State: cause.Blocked, Weight: 1},
@@ -83,16 +85,21 @@ func TestSlowParts(t *testing.T) {
 			{Since: 2*s + 75*ms, Until: 2*s + 77*ms, State: cause.Blocked, Weight: 5},
 		}, nil, map[string]float64{"running unknown": 30, "blocked": 55, "uninterruptible": 15}},
 		{"waits of other calls and threads", whole, []Wait{
-			{Since: s, Until: 2 * s, State: cause.Blocked, Weight: 1}, {Since: 2*s + 100*ms, Until: 3 * s, State: cause.Blocked, Weight: 1},
+			{Since: s, Until: 2 * s, State: cause.Blocked, Weight: 1},
+			{Since: 2*s + 100*ms, Until: 3 * s, State: cause.Blocked, Weight: 1},
 		}, nil, map[string]float64{"running unknown": 30, "blocked unknown": 70}},
-		{"more waits than room", whole, []Wait{{Since: 2 * s, Until: 2*s + 90*ms, State: cause.Blocked, Weight: 1}}, nil,
+		{"more waits than room", whole, []Wait{{Since: 2 * s, Until: 2*s + 90*ms, State: cause.Blocked, Weight: 1}},
+			nil,
 			map[string]float64{"running unknown": 30, "blocked": 70}},
-		{"unknown how long it ran", SlowCall{TID: 8, From: 2 * s, To: 2*s + 100*ms}, []Wait{{Since: 2*s + 20*ms, Until: 2*s + 80*ms, State: cause.Blocked, Weight: 1}}, nil,
+		{"unknown how long it ran", SlowCall{TID: 8, From: 2 * s, To: 2*s + 100*ms},
+			[]Wait{{Since: 2*s + 20*ms, Until: 2*s + 80*ms, State: cause.Blocked, Weight: 1}}, nil,
 			map[string]float64{"running unknown": 40, "blocked": 60}},
-		{"waited for a CPU, in short waits", SlowCall{TID: 8, From: 2 * s, To: 2*s + 100*ms, Ran: 30 * ms, RanKnown: true, Waited: 50 * ms}, nil, nil,
+		{"waited for a CPU, in short waits", SlowCall{TID: 8, From: 2 * s, To: 2*s + 100*ms, Ran: 30 * ms,
+			RanKnown: true, Waited: 50 * ms}, nil, nil,
 			map[string]float64{"running unknown": 30, "runnable unknown": 50, "blocked unknown": 20}},
 		{"unwound before a wait", SlowCall{TID: 8, From: 2 * s, To: 3 * s, SP: 1000, End: profile.CallUnwound}, []Wait{
-			{Since: 2*s + 20*ms, Until: 2*s + 80*ms, State: cause.Blocked, Weight: 1, SP: 900}, {Since: 2*s + 90*ms, Until: 3 * s, State: cause.Blocked, Weight: 1, SP: 1100},
+			{Since: 2*s + 20*ms, Until: 2*s + 80*ms, State: cause.Blocked, Weight: 1, SP: 900},
+			{Since: 2*s + 90*ms, Until: 3 * s, State: cause.Blocked, Weight: 1, SP: 1100},
 		}, nil, map[string]float64{"running unknown": 30, "blocked": 60}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -161,7 +168,8 @@ func TestSlowCut(t *testing.T) {
 		}
 	}
 	to := from + 10*maxSlowParts*time.Millisecond
-	state.Slow.Add(state.State, &SlowCall{Process: state.p, TID: 8, From: from, To: to, Ran: time.Second, RanKnown: true})
+	state.Slow.Add(state.State, &SlowCall{Process: state.p, TID: 8, From: from, To: to, Ran: time.Second,
+		RanKnown: true})
 	state.Slow.Add(state.State, &SlowCall{Process: state.p, TID: 8, From: to, To: to + time.Second})
 	calls := state.window.Slow
 	if len(calls) != 2 || !calls[0].Cut || calls[1].Cut {
@@ -208,7 +216,8 @@ func TestSlowOfWindows(t *testing.T) {
 	if len(second.Slow) != 1 {
 		t.Fatalf("%d calls", len(second.Slow))
 	}
-	if got, want := fmt.Sprint(state.named(t, second.Slow[0])), "map[blocked:2500 blocked unknown:500 running unknown:6000]"; got != want {
+	if got, want := fmt.Sprint(state.named(t,
+		second.Slow[0])), "map[blocked:2500 blocked unknown:500 running unknown:6000]"; got != want {
 		t.Errorf("%v, want %v", got, want)
 	}
 	for i := range time.Duration(profile.MaxSlowCalls) {
@@ -263,7 +272,8 @@ func TestSlowForget(t *testing.T) {
 	state := newSlowState()
 	frame := func(i int) []guest.RawFrame { return []guest.RawFrame{{Frame: 1 << 40}, {Frame: bpf.Frame(i)}} }
 	wait := func(tid uint32, i int, since time.Duration) {
-		state.AddWait(state.p, 7, 0, &Event{TID: tid, Thread: "worker", Stack: frame(i)}, &Wait{Since: since, Until: since + s, State: cause.Blocked, Weight: 1})
+		state.AddWait(state.p, 7, 0, &Event{TID: tid, Thread: "worker", Stack: frame(i)},
+			&Wait{Since: since, Until: since + s, State: cause.Blocked, Weight: 1})
 	}
 	for i := range 100 {
 		wait(8, 1+i, s) // in no invocation
@@ -275,7 +285,8 @@ func TestSlowForget(t *testing.T) {
 		t.Errorf("%d threads, %d contexts", len(state.Slow.threads), tree.Len())
 	}
 	wait(9, 500, 21*s)
-	state.Slow.Add(state.State, &SlowCall{Process: state.p, TID: 9, From: 9 * s, To: 22 * s, Ran: 11 * s, RanKnown: true})
+	state.Slow.Add(state.State, &SlowCall{Process: state.p, TID: 9, From: 9 * s, To: 22 * s, Ran: 11 * s,
+		RanKnown: true})
 	kept := state.window.Slow[0]
 	var innermost []bpf.Frame
 	for _, p := range kept.parts {

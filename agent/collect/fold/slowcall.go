@@ -56,7 +56,8 @@ func (call *SlowCall) collect(t *slowThread, tree *Tree) {
 		parts = append(slices.Clone(parts), t.away)
 	}
 	for _, p := range parts {
-		if p.until > call.From && p.since < call.To || p.state == cause.Running && p.since >= call.From && p.since <= call.To {
+		if p.until > call.From && p.since < call.To || p.state == cause.Running && p.since >= call.From &&
+			p.since <= call.To {
 			p.context = call.tree.Add(tree.Stack(p.context), 1)
 			call.parts = append(call.parts, p)
 		}
@@ -94,13 +95,16 @@ func (c *SlowCall) Profile(names guest.Names, zero time.Time) profile.SlowCall {
 		out.Parts = append(out.Parts, c.name(names, p))
 	}
 	if d.runnable > 0 {
-		out.Parts = append(out.Parts, profile.SlowPart{Stack: []symbol.Symbol{shortWaits}, State: cause.Runnable, Cause: cause.Runnable, Time: d.runnable})
+		out.Parts = append(out.Parts, profile.SlowPart{Stack: []symbol.Symbol{shortWaits}, State: cause.Runnable,
+			Cause: cause.Runnable, Time: d.runnable})
 	}
 	if d.waited > 0 {
-		out.Parts = append(out.Parts, profile.SlowPart{Stack: []symbol.Symbol{shortWaits}, State: cause.Blocked, Cause: cause.Unknown, Time: d.waited})
+		out.Parts = append(out.Parts, profile.SlowPart{Stack: []symbol.Symbol{shortWaits}, State: cause.Blocked,
+			Cause: cause.Unknown, Time: d.waited})
 	}
 	if d.unsampled > 0 {
-		out.Parts = append(out.Parts, profile.SlowPart{Stack: []symbol.Symbol{notSampled}, State: cause.Running, Cause: cause.Running, Time: d.unsampled})
+		out.Parts = append(out.Parts, profile.SlowPart{Stack: []symbol.Symbol{notSampled}, State: cause.Running,
+			Cause: cause.Running, Time: d.unsampled})
 	}
 	return out
 }

@@ -59,12 +59,15 @@ func TestSplice(t *testing.T) {
 	}{
 		{"the same stack", []sample{first, {"b:2 c:3 d:4", known, shared(2, 1, 1), "a:1 b:2 c:3 d:4, 0 new"}}},
 		{"another place in the leaf", []sample{first, {"c:3 d:9", known, shared(2, 1, 2), "a:1 b:2 c:3 d:9, 0 new"}}},
-		{"the leaf made a call", []sample{first, {"c:3 d:5 e:1", known, shared(2, 1, 2), "a:1 b:2 c:3 d:5 e:1, 1 new"}}},
+		{"the leaf made a call", []sample{first, {"c:3 d:5 e:1", known, shared(2, 1, 2),
+			"a:1 b:2 c:3 d:5 e:1, 1 new"}}},
 		{"another callee", []sample{first, {"c:3 e:1", known, shared(2, 1, 2), "a:1 b:2 c:3 e:1, 1 new"}}},
 		{"from another place", []sample{first, {"c:7 d:4", known, shared(2, 1, 2), "a:1 b:2 c:7 d:4, 1 new"}}},
-		{"returned", []sample{first, {"b:8", known, shared(2, 1, 1), "a:1 b:8, 0 new"}, {"b:9 e:1", known, shared(3, 2, 1), "a:1 b:9 e:1, 1 new"}}},
+		{"returned", []sample{first, {"b:8", known, shared(2, 1, 1), "a:1 b:8, 0 new"},
+			{"b:9 e:1", known, shared(3, 2, 1), "a:1 b:9 e:1, 1 new"}}},
 		{"nothing in common", []sample{first, {"x:1 y:2", root, shared(2, 0, 0), "x:1 y:2, 2 new"}}},
-		{"a shorter stack that shares nothing but its method", []sample{first, {"a:9", root, shared(2, 0, 0), "a:9, 0 new"}}},
+		{"a shorter stack that shares nothing but its method", []sample{first,
+			{"a:9", root, shared(2, 0, 0), "a:9, 0 new"}}},
 		{"two samples on", []sample{first,
 			{"c:3 d:5 e:1", known, shared(2, 1, 2), "a:1 b:2 c:3 d:5 e:1, 1 new"},
 			{"e:1 f:1", known, shared(3, 2, 4), "a:1 b:2 c:3 d:5 e:1 f:1, 1 new"},
@@ -76,9 +79,11 @@ func TestSplice(t *testing.T) {
 			{"b:2 c:4", known, shared(3, 2, 0), "[no frame pointer] b:2 c:4, 0 new"},
 			{"c:5", known, shared(4, 3, 1), "[no frame pointer] b:2 c:5, 0 new"},
 		}},
-		{"a stack that is truncated itself", []sample{first, {"c:3 d:4", bpf.EndRead, shared(2, 0, 0), "[stack not readable] c:3 d:4, 2 new"}}},
+		{"a stack that is truncated itself", []sample{first, {"c:3 d:4", bpf.EndRead, shared(2, 0, 0),
+			"[stack not readable] c:3 d:4, 2 new"}}},
 		{"numbers begin anew", []sample{
-			{"a:1 b:2 c:3", root, shared(1<<32-1, 0, 0), "a:1 b:2 c:3, 3 new"}, {"b:2 c:3", known, shared(1, 1<<32-1, 1), "a:1 b:2 c:3, 0 new"},
+			{"a:1 b:2 c:3", root, shared(1<<32-1, 0, 0), "a:1 b:2 c:3, 3 new"},
+			{"b:2 c:3", known, shared(1, 1<<32-1, 1), "a:1 b:2 c:3, 0 new"},
 			{"b:2 c:3", known, shared(2, 1, 1), "a:1 b:2 c:3, 0 new"},
 		}},
 		{"one was lost", []sample{first,
@@ -92,17 +97,21 @@ func TestSplice(t *testing.T) {
 			{"a:1 b:7 c:6", root, shared(8, 0, 0), "a:1 b:7 c:6, 3 new"},
 			{"b:7 c:6", known, shared(9, 8, 1), "a:1 b:7 c:6, 0 new"},
 		}},
-		{"the first one was lost", []sample{{"c:3 d:4", known, shared(2, 1, 2), "[known from before] c:3 d:4, 2 new, rest lost"}}},
-		{"more frames than the base has", []sample{first, {"d:4", known, shared(2, 1, 5), "[known from before] d:4, 1 new, rest lost"}}},
+		{"the first one was lost", []sample{{"c:3 d:4", known, shared(2, 1, 2),
+			"[known from before] c:3 d:4, 2 new, rest lost"}}},
+		{"more frames than the base has", []sample{first, {"d:4", known, shared(2, 1, 5),
+			"[known from before] d:4, 1 new, rest lost"}}},
 		// It could not keep its stack. The other thread's stack stays in the slot.
 		{"one without numbers", []sample{first,
 			{"x:1 y:1", root, nil, "x:1 y:1, 2 new"},
 			{"b:2 c:3 d:4", known, shared(2, 1, 1), "a:1 b:2 c:3 d:4, 0 new"},
 		}},
-		{"no frames", []sample{{"", root, shared(1, 0, 0), ", 0 new"}, {"a:1", root, shared(2, 0, 0), "a:1, 1 new"}, {"", known, shared(3, 2, 1), "a:1, 0 new"}}},
+		{"no frames", []sample{{"", root, shared(1, 0, 0), ", 0 new"}, {"a:1", root, shared(2, 0, 0), "a:1, 1 new"},
+			{"", known, shared(3, 2, 1), "a:1, 0 new"}}},
 		{"native code that moved on: nothing tells that it is the same function", []sample{
 			{"0:1 1:2 2:3", root, shared(1, 0, 0), "0:1 1:2 2:3, 3 new"},
-			{"1:2 2:9", known, shared(2, 1, 1), "0:1 1:2 2:9, 0 new"}, // but a leaf that was called from the same place counts as the same
+			// but a leaf that was called from the same place counts as the same
+			{"1:2 2:9", known, shared(2, 1, 1), "0:1 1:2 2:9, 0 new"},
 			{"1:3 2:9", known, shared(3, 2, 1), "0:1 1:3 2:9, 2 new"},
 		}},
 	} {
@@ -135,7 +144,8 @@ func TestSpliceOthersStacks(t *testing.T) {
 		s := newSplicer()
 		s.splice("a:1 b:2 c:3", bpf.EndRoot, shared(1, 0, 0))
 		c.change(&s.header)
-		if got, want := s.splice("c:3", bpf.EndKnown, shared(2, 1, 2)), "[known from before] c:3, 1 new, rest lost"; got != want {
+		if got, want := s.splice("c:3", bpf.EndKnown, shared(2, 1,
+			2)), "[known from before] c:3, 1 new, rest lost"; got != want {
 			t.Errorf("%s: %s, want %s", c.name, got, want)
 		}
 		s = newSplicer()
@@ -178,7 +188,8 @@ func TestSpliceAfterUnloading(t *testing.T) {
 	if got, want := s.splice("B:8", bpf.EndKnown, shared(4, 3, 1)), "A:1 B:8, 0 new"; got != want {
 		t.Errorf("%s, want %s", got, want)
 	}
-	walked := guest.AppendStack(nil, &bpf.Sample{User: s.sample.User, Attachment: 1, ClassEpoch: 7, End: bpf.EndRoot}, 1)
+	walked := guest.AppendStack(nil, &bpf.Sample{User: s.sample.User, Attachment: 1, ClassEpoch: 7, End: bpf.EndRoot},
+		1)
 	if !slices.EqualFunc(walked, guest.AppendStack(nil, &s.sample, 1), sameFrame) {
 		t.Error("the same stack an epoch later is another one")
 	}

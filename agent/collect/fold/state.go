@@ -18,7 +18,8 @@ type StateOptions struct {
 	MaxContexts int                    // of all windows together
 	Submit      func(p *guest.Process) // makes a worker handle p soon
 	Flush       func(*State)           // folds samples that wait for more records, because a window or a process ends
-	NeedNames   func(*State, NamesOf)  // calls Need for frames whose names must be kept, in addition to those of windows
+	// calls Need for frames whose names must be kept, in addition to those of windows
+	NeedNames func(*State, NamesOf)
 }
 
 // NamesOf are the names of a process that are about to be forgotten, except those passed to Need.
@@ -72,7 +73,8 @@ func (c Counts) Clone() Counts {
 
 // NoDiscards has every reason, so that a series exists before its first failure.
 func NoDiscards() map[string]uint64 {
-	return map[string]uint64{profile.Malformed: 0, profile.EmptyStack: 0, profile.Failed: 0, profile.NoWindow: 0, profile.UnknownStack: 0}
+	return map[string]uint64{profile.Malformed: 0, profile.EmptyStack: 0, profile.Failed: 0, profile.NoWindow: 0,
+		profile.UnknownStack: 0}
 }
 
 // NewState returns a State without processes and windows.
@@ -217,7 +219,8 @@ func (s *State) Loaded(l *bpf.CodeLoad) {
 	s.CodeLoads++
 	p := s.Process(l.Header)
 	p.Loaded(vmruntime.CodeLoad{
-		At: time.Duration(l.Header.Time), Begin: l.Begin, Size: l.Size, Version: l.CompileID & 0xfffffff, Class: string(l.Class), Name: string(l.Name), Signature: string(l.Signature),
+		At: time.Duration(l.Header.Time), Begin: l.Begin, Size: l.Size, Version: l.CompileID & 0xfffffff,
+		Class: string(l.Class), Name: string(l.Name), Signature: string(l.Signature),
 	})
 	s.Dirty[p] = struct{}{}
 }

@@ -20,7 +20,8 @@ func TestThreadNames(t *testing.T) {
 			if thread.Comm != commOf(name) || r.comms[7][event.nth] != commOf(name) {
 				t.Errorf("%s is %s, and %s of events", name, thread.Comm, r.comms[7][event.nth])
 			}
-			if last := min(i, maxThreadNames-1); threads[keyOf(7, last, false)] != thread || int(event.nth) != last || event.tid != 7 {
+			if last := min(i, maxThreadNames-1); threads[keyOf(7, last, false)] != thread || int(event.nth) != last ||
+				event.tid != 7 {
 				t.Errorf("%s is not number %d", name, last)
 			}
 		}

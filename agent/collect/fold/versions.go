@@ -49,7 +49,8 @@ func (p *Process) AddVersions(threads map[ThreadKey]*Thread, began time.Duration
 		version := profile.Version{
 			ID: v.Version, Level: v.Level, EntryBCI: v.EntryBCI, Size: uint32(v.End - v.Begin),
 			Method: v.Function, SystemName: v.Function + v.Signature,
-			Since: since(v.Since), Seen: !v.Announced, State: versionStates[v.State], InUse: since(v.InUse), Until: since(v.Until),
+			Since: since(v.Since), Seen: !v.Announced, State: versionStates[v.State], InUse: since(v.InUse),
+			Until:   since(v.Until),
 			Inlined: v.Inlined, Decompiles: v.Decompiles,
 		}
 		for _, t := range v.Traps {
@@ -58,7 +59,8 @@ func (p *Process) AddVersions(threads map[ThreadKey]*Thread, began time.Duration
 		out.Versions = append(out.Versions, version)
 	}
 	if beyond > 0 {
-		out.Notes = append(out.Notes, fmt.Sprintf("process %d: %d further code versions were sampled while %d were in use; their samples do "+
+		out.Notes = append(out.Notes, fmt.Sprintf("process %d: %d further code versions were sampled while %d were "+
+			"in use; their samples do "+
 			"not say which version they are of", p.PID, beyond, guest.MaxVersions))
 	}
 }

@@ -70,7 +70,8 @@ func (w *Window) AddWait(s *State, p *Process, pid, epoch uint32, e *Event, wait
 		if part.weight > 1 { // both parts were drawn together, so each has its half of what they vary in common
 			e.Labels.Value, squares = profile.Drawn, (1-1/part.weight)*value*all
 		}
-		e.Sums = EventSums{Events: 1, Values: [profile.MaxEventValues]float64{part.weight, value, profile.DrawSquares: squares}}
+		e.Sums = EventSums{Events: 1, Values: [profile.MaxEventValues]float64{part.weight, value,
+			profile.DrawSquares: squares}}
 		set := w.EventSet(p)
 		e.waker = 0
 		if part.ended {
@@ -128,7 +129,10 @@ func (w *Window) Lanes(p *Process) *profile.Lanes {
 		return nil
 	}
 	r := set[profile.OffCPU]
-	return w.lanes.Of(p, w.Ended-w.Began, r.lastName, func(row *EventSums) string { return cmp.Or(r.causes[row], cause.Other) })
+	return w.lanes.Of(p, w.Ended-w.Began, r.lastName, func(row *EventSums) string {
+		return cmp.Or(r.causes[row],
+			cause.Other)
+	})
 }
 
 // ThreadTimes are what AddThreadTime added.
@@ -154,7 +158,8 @@ func (a *awayTimes) note() string {
 		return ""
 	}
 	round := func(d time.Duration) time.Duration { return d.Round(max(d/100, time.Microsecond)) }
-	return fmt.Sprintf("%d threads still waited at the end, for %v together in this time; for %v of it they are in %s, as their stacks could not be read",
+	return fmt.Sprintf("%d threads still waited at the end, for %v together in this time; for %v of it they are in "+
+		"%s, as their stacks could not be read",
 		a.threads, round(a.time), round(a.unknown), profile.StillWaiting)
 }
 

@@ -23,18 +23,25 @@ func TestAddWait(t *testing.T) {
 		wait Wait
 		want map[string][2]float64 // waits and seconds, by state
 	}{
-		{"within", Wait{Since: 12 * s, Until: 15 * s, State: cause.Blocked, Weight: 1}, map[string][2]float64{cause.Blocked: {1, 3}}},
-		{"drawn", Wait{Since: 12 * s, Until: 15 * s, State: cause.Blocked, Weight: 2.5}, map[string][2]float64{cause.Blocked: {2.5, 7.5}}},
+		{"within", Wait{Since: 12 * s, Until: 15 * s, State: cause.Blocked, Weight: 1},
+			map[string][2]float64{cause.Blocked: {1, 3}}},
+		{"drawn", Wait{Since: 12 * s, Until: 15 * s, State: cause.Blocked, Weight: 2.5},
+			map[string][2]float64{cause.Blocked: {2.5, 7.5}}},
 		{"drawn, then waits for a CPU", Wait{Since: 12 * s, Until: 15 * s, Delay: s, State: cause.Blocked, Weight: 4},
 			map[string][2]float64{cause.Blocked: {4, 8}, cause.Runnable: {4, 4}}},
 		{"then waits for a CPU", Wait{Since: 12 * s, Until: 15 * s, Delay: s, State: cause.Uninterruptible, Weight: 1},
 			map[string][2]float64{cause.Uninterruptible: {1, 2}, cause.Runnable: {1, 1}}},
-		{"preempted", Wait{Since: 12 * s, Until: 15 * s, Delay: s, State: cause.Runnable, Weight: 1}, map[string][2]float64{cause.Runnable: {1, 3}}},
-		{"throttled", Wait{Since: 12 * s, Until: 15 * s, Delay: 3 * s, State: cause.Throttled, Weight: 1}, map[string][2]float64{cause.Throttled: {1, 3}}},
-		{"began before", Wait{Since: 5 * s, Until: 15 * s, State: cause.Blocked, Weight: 1}, map[string][2]float64{cause.Blocked: {1, 5}}},
-		{"ready before", Wait{Since: 5 * s, Until: 15 * s, Delay: 6 * s, State: cause.Blocked, Weight: 1}, map[string][2]float64{cause.Runnable: {1, 5}}},
+		{"preempted", Wait{Since: 12 * s, Until: 15 * s, Delay: s, State: cause.Runnable, Weight: 1},
+			map[string][2]float64{cause.Runnable: {1, 3}}},
+		{"throttled", Wait{Since: 12 * s, Until: 15 * s, Delay: 3 * s, State: cause.Throttled, Weight: 1},
+			map[string][2]float64{cause.Throttled: {1, 3}}},
+		{"began before", Wait{Since: 5 * s, Until: 15 * s, State: cause.Blocked, Weight: 1},
+			map[string][2]float64{cause.Blocked: {1, 5}}},
+		{"ready before", Wait{Since: 5 * s, Until: 15 * s, Delay: 6 * s, State: cause.Blocked, Weight: 1},
+			map[string][2]float64{cause.Runnable: {1, 5}}},
 		{"ended before", Wait{Since: 5 * s, Until: 9 * s, State: cause.Blocked, Weight: 1}, nil},
-		{"longer delay than wait", Wait{Since: 12 * s, Until: 15 * s, Delay: 9 * s, State: cause.Blocked, Weight: 1}, map[string][2]float64{cause.Runnable: {1, 3}}},
+		{"longer delay than wait", Wait{Since: 12 * s, Until: 15 * s, Delay: 9 * s, State: cause.Blocked, Weight: 1},
+			map[string][2]float64{cause.Runnable: {1, 3}}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			state, p := NewState(StateOptions{}), NewProcess(proc.Identity{PID: 7}, true)
@@ -57,7 +64,8 @@ func TestAddWait(t *testing.T) {
 			if len(got) != len(tt.want) {
 				t.Errorf("%v, want %v", got, tt.want)
 			}
-			if want := (1 - 1/tt.wait.Weight) * sum * sum; math.Abs(squares-want) > 1e-9*want { // all of it was drawn together
+			// all of it was drawn together
+			if want := (1 - 1/tt.wait.Weight) * sum * sum; math.Abs(squares-want) > 1e-9*want {
 				t.Errorf("a variance of %v, want %v", squares, want)
 			}
 			for state, want := range tt.want {
@@ -77,7 +85,8 @@ func TestLostWaits(t *testing.T) {
 	state.Open(w)
 	state.AddWait(p, 7, 0, &Event{TID: 8}, &Wait{Since: 1, Until: 1 + 9*time.Second, State: cause.Blocked, Weight: 1})
 	counts := profile.EventCounts{
-		Attempted: 100, Dropped: map[string]uint64{"ring_full": 99}, WaitTime: 10 * time.Second, WaitTimeLost: time.Second,
+		Attempted: 100, Dropped: map[string]uint64{"ring_full": 99}, WaitTime: 10 * time.Second,
+		WaitTimeLost: time.Second,
 	}
 	covered := Covered(nil, nil, 0, 0, &counts)
 	e := namedBy(guest.NewProcess(p.ID), w.Events[p], &covered)[0]
@@ -93,14 +102,16 @@ func TestLostWaits(t *testing.T) {
 // the waker's own process.
 func TestWakers(t *testing.T) {
 	const s = time.Second
-	state, p, q := NewState(StateOptions{}), NewProcess(proc.Identity{PID: 7}, true), NewProcess(proc.Identity{PID: 9}, true)
+	state, p, q := NewState(StateOptions{}), NewProcess(proc.Identity{PID: 7}, true),
+		NewProcess(proc.Identity{PID: 9}, true)
 	raw := func(n int, kind guest.RawKind) guest.RawFrame {
 		return guest.RawFrame{Frame: bpf.Frame(n), Kind: kind}
 	}
 	name := func(p *Process, r guest.RawFrame, kind symbol.Kind, functions ...string) {
 		var n guest.Name
 		for i, f := range functions {
-			n.Symbols = append(n.Symbols, symbol.Intern(symbol.Frame{Function: f, Kind: kind, Inlined: i < len(functions)-1}))
+			n.Symbols = append(n.Symbols, symbol.Intern(symbol.Frame{Function: f, Kind: kind,
+				Inlined: i < len(functions)-1}))
 		}
 		p.SetName(r, n)
 	}
@@ -121,20 +132,28 @@ func TestWakers(t *testing.T) {
 		{"same process", &Waker{Process: p, PID: 7, TID: 1, Thread: "pool-1", Comm: "java", Stack: futex}, nil,
 			"Main.work Lock.release futex_wake [woken by pool-*] Main.wait", profile.EventLabels{Class: "pool-1"}},
 		{"another process", &Waker{Process: q, PID: 9, TID: 2, Thread: "main", Comm: "server", Stack: futex}, nil,
-			"Server.answer futex_wake [woken by server: main] Main.wait", profile.EventLabels{Class: "main", Field: "server", Offset: 9}},
-		{"a process that is not in the window", &Waker{Process: q, PID: 9, TID: 2, Thread: "main", Comm: "server", Stack: futex}, map[int]bool{7: true},
-			"futex_wake [woken by server: main] Main.wait", profile.EventLabels{Class: "main", Field: "server", Offset: 9}},
-		{"a process that is not profiled", &Waker{PID: 9, TID: 2, Thread: "main", Comm: "server", Stack: futex[:1]}, nil,
-			"futex_wake [woken by server: main] Main.wait", profile.EventLabels{Class: "main", Field: "server", Offset: 9}},
-		{"an interrupt", &Waker{Kernel: "timer"}, nil, "[timer] [woken by the kernel] Main.wait", profile.EventLabels{Class: "[timer]"}},
+			"Server.answer futex_wake [woken by server: main] Main.wait",
+			profile.EventLabels{Class: "main", Field: "server", Offset: 9}},
+		{"a process that is not in the window", &Waker{Process: q, PID: 9, TID: 2, Thread: "main", Comm: "server",
+			Stack: futex}, map[int]bool{7: true},
+			"futex_wake [woken by server: main] Main.wait", profile.EventLabels{Class: "main", Field: "server",
+				Offset: 9}},
+		{"a process that is not profiled", &Waker{PID: 9, TID: 2, Thread: "main", Comm: "server", Stack: futex[:1]},
+			nil,
+			"futex_wake [woken by server: main] Main.wait", profile.EventLabels{Class: "main", Field: "server",
+				Offset: 9}},
+		{"an interrupt", &Waker{Kernel: "timer"}, nil, "[timer] [woken by the kernel] Main.wait",
+			profile.EventLabels{Class: "[timer]"}},
 		{"unknown", nil, nil, "Main.wait", profile.EventLabels{}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			w := NewWindow(tt.pids)
 			w.Began = 10 * s
 			wait := Wait{Since: 12 * s, Until: 15 * s, State: cause.Blocked, Weight: 1, Waker: tt.by, Wakers: true}
-			w.AddWait(state, p, 7, 0, &Event{TID: 8, Thread: "waits", Stack: []guest.RawFrame{raw(4, guest.RawExact)}}, &wait)
-			w.AddWait(state, p, 7, 0, &Event{TID: 8, Thread: "waits", Stack: []guest.RawFrame{raw(4, guest.RawExact)}}, &wait)
+			w.AddWait(state, p, 7, 0, &Event{TID: 8, Thread: "waits", Stack: []guest.RawFrame{raw(4, guest.RawExact)}},
+				&wait)
+			w.AddWait(state, p, 7, 0, &Event{TID: 8, Thread: "waits", Stack: []guest.RawFrame{raw(4, guest.RawExact)}},
+				&wait)
 			for of, set := range w.Events {
 				set.Frames(func(r guest.RawFrame) {
 					if _, ok := of.Requested[r]; !ok {
@@ -163,7 +182,8 @@ func TestWakers(t *testing.T) {
 			if labels != tt.labels {
 				t.Errorf("%+v, want %+v", labels, tt.labels)
 			}
-			if told := strings.Contains(strings.Join(e.Basis, " "), "who ended 2 of the recorded waits, of 6s together, is not known"); told != (tt.labels.Class == "") {
+			if told := strings.Contains(strings.Join(e.Basis, " "),
+				"who ended 2 of the recorded waits, of 6s together, is not known"); told != (tt.labels.Class == "") {
 				t.Errorf("%q", e.Basis)
 			}
 		})

@@ -15,7 +15,9 @@ import (
 
 // A Waker is who ended a wait.
 type Waker struct {
-	Kernel   string   // what the kernel was at, if it was no thread of a program: cause.Timer, …; then there is nothing else
+	// what the kernel was at, if it was no thread of a program: cause.Timer, …; then there is
+	// nothing else
+	Kernel   string
 	Process  *Process // nil if it is not profiled
 	PID, TID uint32
 	Comm     string // of the process
@@ -219,7 +221,8 @@ func unknownWakers(sums *EventSums) string {
 		return ""
 	}
 	length := time.Duration(sums.Values[profile.OffCPU.Main()])
-	return fmt.Sprintf("who ended %d of the recorded waits, of %v together, is not known: the record of it was lost, the wait had just begun, or the kernel's functions have no names",
+	return fmt.Sprintf("who ended %d of the recorded waits, of %v together, is not known: the record of it was lost, "+
+		"the wait had just begun, or the kernel's functions have no names",
 		sums.Events, length.Round(max(length/100, time.Microsecond)))
 }
 

@@ -21,9 +21,11 @@ type Window struct {
 	Processes map[*Process]map[ThreadKey]*Thread
 	Calls     map[*Process]*CallSet
 	Events    map[*Process]*EventSet
-	Slow      []*SlowCall // invocations that ended in it, the slowest first; they do not change, and other windows may have them
-	Named     bool        // nothing is added any more
-	Filtered  uint64      // samples of processes that are not in PIDs
+	// invocations that ended in it, the slowest first; they do not change, and other windows may
+	// have them
+	Slow      []*SlowCall
+	Named     bool   // nothing is added any more
+	Filtered  uint64 // samples of processes that are not in PIDs
 	Received  uint64
 	Folded    uint64
 	Discarded map[string]uint64
@@ -59,7 +61,8 @@ type ThreadOn struct {
 func NewWindow(pids map[int]bool) *Window {
 	return &Window{
 		PIDs: pids, Began: proc.Monotonic(), Discarded: NoDiscards(),
-		Processes: map[*Process]map[ThreadKey]*Thread{}, Calls: map[*Process]*CallSet{}, Events: map[*Process]*EventSet{},
+		Processes: map[*Process]map[ThreadKey]*Thread{}, Calls: map[*Process]*CallSet{},
+		Events: map[*Process]*EventSet{},
 	}
 }
 
@@ -174,7 +177,8 @@ func (s *State) release(w *Window) (held []*Process) {
 		p.Holders--
 		held = append(held, p)
 	}
-	w.Processes, w.Calls, w.Events, w.Slow, w.RunTimes, w.courses, w.lanes = nil, nil, nil, nil, nil, courses{}, lanes.Recorder[*Process, *EventSums]{}
+	w.Processes, w.Calls, w.Events, w.Slow, w.RunTimes, w.courses, w.lanes = nil, nil, nil, nil, nil, courses{},
+		lanes.Recorder[*Process, *EventSums]{}
 	return held
 }
 

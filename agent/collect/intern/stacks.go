@@ -112,8 +112,9 @@ func (s *Stacks) Short(raw []byte, into *bpf.Sample) error {
 	c := g.contexts[g.suffixes[at].context]
 	s.user = g.appendFrames(s.user, at)
 	*into = bpf.Sample{
-		Header: h, End: bpf.WalkEnd(s.short.End), Flags: s.short.Flags, CPU: s.short.Cpu, ClassEpoch: c.classEpoch, Attachment: c.attachment,
-		Comm: s.comm[:], User: s.user, Kernel: s.short.Kernel,
+		Header: h, End: bpf.WalkEnd(s.short.End), Flags: s.short.Flags, CPU: s.short.Cpu, ClassEpoch: c.classEpoch,
+		Attachment: c.attachment,
+		Comm:       s.comm[:], User: s.user, Kernel: s.short.Kernel,
 		Callers: g.learn(s.short.Base, known, at, s.user),
 	}
 	return nil

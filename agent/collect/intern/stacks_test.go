@@ -97,13 +97,15 @@ func (k *sender) send(r tick) []byte {
 	}
 	if named && base >= 0 {
 		h := bpf.ShortHeader{
-			Header: r.Header, UserFrames: uint16(own), KernelFrames: uint16(len(r.kernel)), End: uint8(r.end), Flags: r.flags, Base: tags[base],
+			Header: r.Header, UserFrames: uint16(own), KernelFrames: uint16(len(r.kernel)), End: uint8(r.end),
+			Flags: r.flags, Base: tags[base],
 		}
 		h.Header.Kind = bpf.EventShortSample
 		return appendFrames(bytesOf(&h, unsafe.Sizeof(h)), frames)
 	}
 	s := bpf.ProfileSample{
-		Header: r.Header, UserFrames: uint16(own), KernelFrames: uint16(len(r.kernel)), End: uint8(r.end), Flags: r.flags,
+		Header: r.Header, UserFrames: uint16(own), KernelFrames: uint16(len(r.kernel)), End: uint8(r.end),
+		Flags:      r.flags,
 		ClassEpoch: r.epoch, Attachment: r.attachment,
 	}
 	s.Header.Kind = bpf.EventFullSample
@@ -149,8 +151,10 @@ func check(t *testing.T, got bpf.Sample, want tick) {
 	copy(comm, want.comm)
 	h := *got.Header
 	h.Kind = 0
-	if h != want.Header || !slices.Equal(got.User, want.user) || !slices.Equal(got.Kernel, want.kernel) || string(got.Comm) != string(comm) ||
-		got.End != want.end || got.Flags != want.flags || got.ClassEpoch != want.epoch || got.Attachment != want.attachment {
+	if h != want.Header || !slices.Equal(got.User, want.user) || !slices.Equal(got.Kernel, want.kernel) ||
+		string(got.Comm) != string(comm) ||
+		got.End != want.end || got.Flags != want.flags || got.ClassEpoch != want.epoch ||
+		got.Attachment != want.attachment {
 		t.Fatalf("got %+v %+v, want %+v", *got.Header, got, want)
 	}
 }
@@ -162,7 +166,8 @@ func stackOf(frames ...bpf.Frame) []bpf.Frame {
 
 func usual() tick {
 	return tick{
-		Header: bpf.Header{Time: 1, Start: 7, Pid: 100, Tid: 101, Exec: 1}, comm: "thread", attachment: 3, epoch: 4, end: bpf.EndRoot,
+		Header: bpf.Header{Time: 1, Start: 7, Pid: 100, Tid: 101, Exec: 1}, comm: "thread", attachment: 3, epoch: 4,
+		end:  bpf.EndRoot,
 		user: stackOf(1, 2, 3, 4, 5, 6, 7, 8, 9, 10),
 	}
 }
@@ -223,7 +228,10 @@ func TestUnknown(t *testing.T) {
 		{"stack", func(s *Stacks, _ *tick) { clear(s.current.tags) }},
 		{"thread", func(s *Stacks, _ *tick) { clear(s.current.threads) }},
 		{"stack of another process", func(s *Stacks, _ *tick) { s.current.contexts[0].pid = 1 }},
-		{"thread of another process", func(s *Stacks, _ *tick) { s.current.threads[101] = thread{owner: owner{pid: 1}} }},
+		{"thread of another process", func(s *Stacks,
+			_ *tick) {
+			s.current.threads[101] = thread{owner: owner{pid: 1}}
+		}},
 	} {
 		s, k := newStacks(t)
 		r := usual()
@@ -246,7 +254,8 @@ func TestMalformed(t *testing.T) {
 		t.Fatal(err)
 	}
 	short := k.send(r)
-	for _, raw := range [][]byte{full[:len(full)-8], full[:60], short[:len(short)-8], short[:40], short[:len(short)-1]} {
+	for _, raw := range [][]byte{full[:len(full)-8], full[:60], short[:len(short)-8], short[:40],
+		short[:len(short)-1]} {
 		if _, err := receive(s, raw); !errors.Is(err, bpf.ErrMalformed) {
 			t.Errorf("%d bytes: %v", len(raw), err)
 		}

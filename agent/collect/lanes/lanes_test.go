@@ -52,15 +52,23 @@ func TestLanes(t *testing.T) {
 		length          time.Duration
 		want            string
 	}{
-		{"exact waits", []wait{{0, 35 * ms, 1, "s"}, {65 * ms, 100 * ms, 1, "m"}}, 0, 100 * ms, 30 * ms, 100 * ms, "@0 3xs100 s50running50 2xrunning100 m50running50 3xm100"},
-		{"began and ended", []wait{{25 * ms, 40 * ms, 1, "s"}}, 15 * ms, 55 * ms, 25 * ms, 100 * ms, "@1 running50 s50running50 s100 running100 running50"},
-		{"only waits are known", []wait{{10 * ms, 20 * ms, 1, "s"}, {30 * ms, 40 * ms, 1, "s"}}, 0, 0, 0, 100 * ms, "@1 s100 running100 s100"},
-		{"drawn where it was", []wait{{12 * ms, 14 * ms, 2, "s"}}, 0, 40 * ms, 36 * ms, 40 * ms, "@0 running100 running60s40 2xrunning100"},
-		{"drawn ones are scaled", []wait{{12 * ms, 14 * ms, 5, "s"}}, 0, 40 * ms, 36 * ms, 40 * ms, "@0 running100 running60s40 2xrunning100"},
-		{"drawn ones have no room", []wait{{12 * ms, 14 * ms, 10, "s"}, {15 * ms, 20 * ms, 1, "m"}}, 0, 40 * ms, 15 * ms, 40 * ms, "@0 s100 m50s50 s50running50 running100"},
+		{"exact waits", []wait{{0, 35 * ms, 1, "s"}, {65 * ms, 100 * ms, 1, "m"}}, 0, 100 * ms, 30 * ms, 100 * ms,
+			"@0 3xs100 s50running50 2xrunning100 m50running50 3xm100"},
+		{"began and ended", []wait{{25 * ms, 40 * ms, 1, "s"}}, 15 * ms, 55 * ms, 25 * ms, 100 * ms,
+			"@1 running50 s50running50 s100 running100 running50"},
+		{"only waits are known", []wait{{10 * ms, 20 * ms, 1, "s"}, {30 * ms, 40 * ms, 1, "s"}}, 0, 0, 0, 100 * ms,
+			"@1 s100 running100 s100"},
+		{"drawn where it was", []wait{{12 * ms, 14 * ms, 2, "s"}}, 0, 40 * ms, 36 * ms, 40 * ms,
+			"@0 running100 running60s40 2xrunning100"},
+		{"drawn ones are scaled", []wait{{12 * ms, 14 * ms, 5, "s"}}, 0, 40 * ms, 36 * ms, 40 * ms,
+			"@0 running100 running60s40 2xrunning100"},
+		{"drawn ones have no room", []wait{{12 * ms, 14 * ms, 10, "s"}, {15 * ms, 20 * ms, 1, "m"}}, 0, 40 * ms,
+			15 * ms, 40 * ms, "@0 s100 m50s50 s50running50 running100"},
 		{"none was drawn", nil, 0, 40 * ms, 20 * ms, 40 * ms, "@0 4xunknown50running50"},
-		{"more waits than time", []wait{{0, 20 * ms, 1, "s"}, {10 * ms, 40 * ms, 1, "m"}}, 0, 40 * ms, 0, 40 * ms, "@0 2xs100 2xm100"},
-		{"the whole time is unknown", []wait{{12 * ms, 14 * ms, 5, "s"}}, 0, 40 * ms, -1, 40 * ms, "@0 running100 s100 2xrunning100"},
+		{"more waits than time", []wait{{0, 20 * ms, 1, "s"}, {10 * ms, 40 * ms, 1, "m"}}, 0, 40 * ms, 0, 40 * ms,
+			"@0 2xs100 2xm100"},
+		{"the whole time is unknown", []wait{{12 * ms, 14 * ms, 5, "s"}}, 0, 40 * ms, -1, 40 * ms,
+			"@0 running100 s100 2xrunning100"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			var r Recorder[int, string]

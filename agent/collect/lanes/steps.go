@@ -16,7 +16,9 @@ import (
 // What remains of a thread's time is running. Where it is known how long the thread was on a CPU,
 // waits that stand for others are scaled so that both add up to the time that it existed. Such
 // waits are where they were drawn, or where there is room for them next to that.
-func (r *Recorder[P, R]) Of(p P, length time.Duration, name func(tid uint32) string, causeOf func(R) string) *profile.Lanes {
+func (r *Recorder[P, R]) Of(
+	p P, length time.Duration, name func(tid uint32) string, causeOf func(R) string,
+) *profile.Lanes {
 	threads := r.of[p]
 	if len(threads) == 0 {
 		return nil
@@ -26,7 +28,8 @@ func (r *Recorder[P, R]) Of(p P, length time.Duration, name func(tid uint32) str
 	}
 	step := r.width()
 	out := &profile.Lanes{Step: step, Steps: int((length + step - 1) / step), LeftOut: r.leftOut[p]}
-	c := canvas{step: float64(step), steps: out.Steps, index: make(map[string]int), exists: make([]float64, out.Steps), room: make([]float64, out.Steps)}
+	c := canvas{step: float64(step), steps: out.Steps, index: make(map[string]int), exists: make([]float64, out.Steps),
+		room: make([]float64, out.Steps)}
 	type lane struct {
 		profile.Lane
 		busy float64

@@ -76,7 +76,8 @@ func OpenEnters(services *source.Services, opt EntersOptions) (*Enters, error) {
 		return nil, fmt.Errorf("monitor enters cannot be recorded (remove --monitor-enters): %w", err)
 	}
 	return &Enters{
-		Services: services, listener: l, share: opt.Share, fades: opt.Fades, guests: map[proc.Identity]*enterGuest{}, codeLow: map[*fold.Process]uint64{},
+		Services: services, listener: l, share: opt.Share, fades: opt.Fades, guests: map[proc.Identity]*enterGuest{},
+		codeLow: map[*fold.Process]uint64{},
 	}, nil
 }
 
@@ -160,7 +161,8 @@ func (m *Enters) guest(ctx context.Context, b fold.Busy) (Guest, error) {
 	before := own.found
 	done := make(chan searched, 1)
 	err := m.Resolver.WithVM(ctx, b.Process.Process, func(vm *guest.VM) error {
-		s := searched{Guest{Identity: id, Memory: vm.Memory}, enterGuest{codeLow: vm.CodeLow(), found: map[Place][]Site{}}}
+		s := searched{Guest{Identity: id, Memory: vm.Memory}, enterGuest{codeLow: vm.CodeLow(),
+			found: map[Place][]Site{}}}
 		for _, c := range b.Top.Hottest(enterMethods) {
 			sites, err := monitorSites(vm, c.Frame, before, s.own.found)
 			if errors.Is(err, probesite.ErrLightweightLocking) {
@@ -242,7 +244,8 @@ func (m *Enters) Take(ctx context.Context, h *Observed) error {
 // fold adds the context of a hit to the open windows.
 func (m *Enters) fold(p *fold.Process, o *bpf.Observation, class string) {
 	e := fold.Event{
-		Kind: profile.Locks, TID: o.Tid, Thread: p.NameOf(o.Tid, o.Comm), Comm: o.Comm, Stack: guest.AppendStack(nil, &o.Sample, p.Attachment.Load()),
+		Kind: profile.Locks, TID: o.Tid, Thread: p.NameOf(o.Tid, o.Comm), Comm: o.Comm,
+		Stack:  guest.AppendStack(nil, &o.Sample, p.Attachment.Load()),
 		Labels: profile.EventLabels{Class: class, What: enterWhat}, Sums: fold.EventSums{Events: 1},
 	}
 	m.Owner.Do(func(s *fold.State) { s.AddEvent(p, o.Pid, o.ClassEpoch, &e) })

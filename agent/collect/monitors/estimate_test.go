@@ -48,7 +48,8 @@ func (s *simulation) window(sites ...int) Observation {
 }
 
 func newSimulation(rates ...float64) *simulation {
-	return &simulation{Rand: rand.New(rand.NewPCG(1, 2)), rates: rates, trap: 3e-6, said: 2.7e-6, noise: 0.05, stall: 0.05}
+	return &simulation{Rand: rand.New(rand.NewPCG(1, 2)), rates: rates, trap: 3e-6, said: 2.7e-6, noise: 0.05,
+		stall: 0.05}
 }
 
 func TestRates(t *testing.T) {
@@ -60,7 +61,8 @@ func TestRates(t *testing.T) {
 		total   float64 // of the sum of rates
 	}{
 		{"hot ones", []float64{3e6, 1.5e6, 1e6, 0.5e6}, [][]int{{0, 1, 2}, {1, 2, 3}, {0, 2, 3}, {0}, {3}}, 0.10, 0.6},
-		{"far apart", []float64{3e6, 3e5, 3e4, 3e3, 300}, [][]int{{0, 1}, {1, 2}, {2, 3}, {3, 4}, {1}, {3}, {4}}, 0.2, 0.3},
+		{"far apart", []float64{3e6, 3e5, 3e4, 3e3, 300}, [][]int{{0, 1}, {1, 2}, {2, 3}, {3, 4}, {1}, {3}, {4}}, 0.2,
+			0.3},
 		{"rare ones", []float64{5000, 3000, 1000}, [][]int{{0}, {1}, {2}}, 0.05, 0.05},
 		{"one", []float64{1e5}, [][]int{{0}}, 0, 0.1},
 		{"without a common site", []float64{2e5, 1e5, 5e4}, [][]int{{0, 1}, {2}}, 0.2, 0.2},
@@ -140,8 +142,9 @@ func FuzzRates(f *testing.F) {
 		var observations []Observation
 		for len(data) >= 4 && len(observations) < 100 {
 			observations = append(observations, Observation{
-				Sites: []int{int(data[0] % 4), 4 + int(data[0]>>4%4)}, Counts: []float64{float64(data[1] % 65), float64(data[2] % 65)},
-				Ran: float64(data[3]) * 1e-5, Traps: float64(data[1]) * 3e-6,
+				Sites:  []int{int(data[0] % 4), 4 + int(data[0]>>4%4)},
+				Counts: []float64{float64(data[1] % 65), float64(data[2] % 65)},
+				Ran:    float64(data[3]) * 1e-5, Traps: float64(data[1]) * 3e-6,
 			})
 			data = data[4:]
 		}

@@ -163,7 +163,8 @@ func checkWalks(t *testing.T, r Result, sites []Site) {
 		site := r.Hits[walk.Hit].Site
 		seen[site] = true
 		if len(o.User) < 2 || o.User[0].PC() != sites[site].Address || int(o.Tid) != r.Hits[walk.Hit].Thread {
-			t.Errorf("context of thread %d with %d frames, the first at %#x, want %#x", o.Tid, len(o.User), o.User[0].PC(), sites[site].Address)
+			t.Errorf("context of thread %d with %d frames, the first at %#x, want %#x", o.Tid, len(o.User),
+				o.User[0].PC(), sites[site].Address)
 		}
 	}
 	if len(seen) != len(sites) {
@@ -212,7 +213,8 @@ func (f *fixture) ofOthers(t *testing.T) {
 		t.Error("the breakpoint did not trap: the test shows nothing")
 	}
 	site.code[0]++
-	if _, err := f.Listen(t.Context(), f.id, f.memory, Window{Sites: []Site{site}, Threads: []int{unix.Gettid()}, Duration: time.Millisecond}); err == nil {
+	if _, err := f.Listen(t.Context(), f.id, f.memory, Window{Sites: []Site{site}, Threads: []int{unix.Gettid()},
+		Duration: time.Millisecond}); err == nil {
 		t.Error("a window on other code")
 	}
 }

@@ -77,7 +77,8 @@ func TestKernelKilled(t *testing.T) {
 		t.Fatal("something else has debug registers of this thread")
 	}
 	agent := exec.Command(os.Args[0], "-test.run=^TestListenUntilKilled$", "-test.v")
-	agent.Env = append(os.Environ(), killedEnv+"="+strings.Join([]string{strconv.Itoa(os.Getpid()), strconv.Itoa(tid), strconv.FormatUint(address, 10)}, " "))
+	agent.Env = append(os.Environ(), killedEnv+"="+strings.Join([]string{strconv.Itoa(os.Getpid()), strconv.Itoa(tid),
+		strconv.FormatUint(address, 10)}, " "))
 	out, err := agent.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)

@@ -62,8 +62,9 @@ func (l *Listener) Listen(ctx context.Context, id proc.Identity, mem vmruntime.M
 		return r, fmt.Errorf("window of %d sites for %v: %w", len(w.Sites), w.Duration, unix.EINVAL)
 	}
 	request := watch.Request{
-		Identity: id, Threads: w.Threads, Duration: w.Duration, Hits: MaxHits, Overrun: overrun * MaxHits, Deliver: true,
-		Before: func() error { return unchanged(mem, w.Sites) },
+		Identity: id, Threads: w.Threads, Duration: w.Duration, Hits: MaxHits, Overrun: overrun * MaxHits,
+		Deliver: true,
+		Before:  func() error { return unchanged(mem, w.Sites) },
 	}
 	var kernel bpf.MonitorWatch
 	for i := range w.Sites {

@@ -71,7 +71,8 @@ func checkShares(t *testing.T, jdk jvm.JDK, threads int) {
 	estimated, hits := map[string]float64{}, map[string]float64{}
 	var sum, all float64
 	for _, row := range locks.Rows {
-		if row.What != "enter" || row.Values[0] < 10*float64(row.Events) || !strings.HasPrefix(row.Thread, events.Thread) {
+		if row.What != "enter" || row.Values[0] < 10*float64(row.Events) ||
+			!strings.HasPrefix(row.Thread, events.Thread) {
 			continue // probes in the VM count these directly
 		}
 		key := methodOf(locks, row.Context) + " " + row.Class
@@ -86,7 +87,8 @@ func checkShares(t *testing.T, jdk jvm.JDK, threads int) {
 		key := a.Method + " " + a.Class
 		want, got := float64(a.Times)/all, estimated[key]/sum
 		allowed := want * (systematic + sigmas/math.Sqrt(max(hits[key], 1)))
-		t.Logf("%-50s %6.2f %%, estimated %6.2f %% (%+.1f %%) from %.0f hits", key, 100*want, 100*got, 100*(got/want-1), hits[key])
+		t.Logf("%-50s %6.2f %%, estimated %6.2f %% (%+.1f %%) from %.0f hits", key, 100*want, 100*got, 100*(got/want-1),
+			hits[key])
 		if math.Abs(got-want) > allowed || hits[key] < 100 {
 			t.Errorf("%s: share %.4f from %.0f hits, want %.4f within %.4f", key, got, hits[key], want, allowed)
 		}
@@ -105,7 +107,8 @@ func recordEnters(t *testing.T, guest *events.Guest, run func() events.Truth) (e
 	t.Helper()
 	options := &agentevents.Options{MonitorEnters: true}
 	options.Kinds[profile.Locks] = true
-	a, err := agent.New(t.Context(), agent.Options{PIDs: []int{guest.PID()}, Events: options, NoTime: true, Breakpoints: attach.BreakpointsAlways})
+	a, err := agent.New(t.Context(), agent.Options{PIDs: []int{guest.PID()}, Events: options, NoTime: true,
+		Breakpoints: attach.BreakpointsAlways})
 	if err != nil {
 		t.Fatal(err)
 	}

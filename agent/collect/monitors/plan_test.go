@@ -20,7 +20,8 @@ func groupsOf() *watch.Groups {
 	g := &watch.Groups{}
 	used := map[int]uint64{1: 300, 2: 200, 3: 100, 4: 0}
 	names := map[int]string{1: "worker-1", 2: "worker-2", 3: "poller", 4: "idle"}
-	g.Update(time.Second, []int{1, 2, 3, 4}, func(tid int) (uint64, error) { return used[tid], nil }, func(tid int) string { return names[tid] })
+	g.Update(time.Second, []int{1, 2, 3, 4}, func(tid int) (uint64, error) { return used[tid], nil },
+		func(tid int) string { return names[tid] })
 	return g
 }
 

@@ -67,7 +67,8 @@ type kind struct {
 }
 
 func (r *record) add(at time.Duration, group string, h *Observed) {
-	m := measurement{at: at, group: group, counts: h.Result.Counts, ran: h.Result.Ran, traps: h.Result.Traps, cost: h.Result.Cost, kinds: map[kind]int{}}
+	m := measurement{at: at, group: group, counts: h.Result.Counts, ran: h.Result.Ran, traps: h.Result.Traps,
+		cost: h.Result.Cost, kinds: map[kind]int{}}
 	for _, s := range h.Window.Sites {
 		m.places = append(m.places, s.Place)
 	}
@@ -100,8 +101,10 @@ type Summary struct {
 	Hits    int
 	Places  int           // that were hit
 	Cost    time.Duration // of the process's CPU time, for these windows and for surveys
-	Void    int           // windows and surveys without a result: code changed, threads ended, or debug registers were in use
-	Skipped int           // windows and surveys without room in the budget
+	// windows and surveys without a result: code changed, threads ended, or debug registers were in
+	// use
+	Void    int
+	Skipped int // windows and surveys without room in the budget
 }
 
 // Acquisitions estimates the acquisitions of a process between two moments of CLOCK_MONOTONIC, from
@@ -156,7 +159,8 @@ func (r *record) acquisitions(from, to time.Duration) (all []Acquisition, sum Su
 	}
 	sum.Places = len(places)
 	return slices.SortedFunc(maps.Values(total), func(a, b Acquisition) int {
-		return cmp.Or(cmp.Compare(a.Address, b.Address), cmp.Compare(a.Version, b.Version), cmp.Compare(a.Class, b.Class))
+		return cmp.Or(cmp.Compare(a.Address, b.Address), cmp.Compare(a.Version, b.Version),
+			cmp.Compare(a.Class, b.Class))
 	}), sum
 }
 

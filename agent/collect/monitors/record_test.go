@@ -15,11 +15,13 @@ func recordOf() *record {
 		at := time.Duration(s) * time.Second
 		used[1] += uint64(500 * time.Millisecond)
 		used[2] += uint64(time.Second)
-		r.threads.Update(at, []int{1, 2}, func(tid int) (uint64, error) { return used[tid], nil }, func(tid int) string { return []string{"", "a", "b"}[tid] })
+		r.threads.Update(at, []int{1, 2}, func(tid int) (uint64, error) { return used[tid], nil },
+			func(tid int) string { return []string{"", "a", "b"}[tid] })
 		for group, hits := range map[string]int{"a": 20, "b": 1} {
 			h := Observed{Window: Window{Sites: sitesAt(16)}, Classes: map[uint64]string{1: "A", 2: "B"}}
 			traps := time.Duration(hits) * time.Microsecond
-			h.Result = Result{Counts: []int{hits}, Ran: 10*time.Millisecond + traps, Traps: traps, Cost: time.Millisecond}
+			h.Result = Result{Counts: []int{hits}, Ran: 10*time.Millisecond + traps, Traps: traps,
+				Cost: time.Millisecond}
 			for i := range hits {
 				klass := uint64(1)
 				if i%4 == 3 {
@@ -80,9 +82,10 @@ func TestMissing(t *testing.T) {
 	}
 	for want, s := range map[string]Summary{
 		"": {Windows: 7},
-		"3 watches ended early, because code or threads changed or debug registers were in use":                                      {Void: 3},
-		"2 watches did not fit in the budget":                                                                                        {Skipped: 2},
-		"3 watches ended early, because code or threads changed or debug registers were in use, 2 watches did not fit in the budget": {Void: 3, Skipped: 2},
+		"3 watches ended early, because code or threads changed or debug registers were in use": {Void: 3},
+		"2 watches did not fit in the budget":                                                   {Skipped: 2},
+		"3 watches ended early, because code or threads changed or debug registers were in use, 2 watches did not " +
+			"fit in the budget": {Void: 3, Skipped: 2},
 	} {
 		if got := s.missing(); got != want {
 			t.Errorf("%+v: %q, want %q", s, got, want)

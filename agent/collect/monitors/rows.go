@@ -24,21 +24,24 @@ func (m *Enters) Complete(w *fold.Window, p *fold.Process) (note string) {
 	all, sum := engine.Acquisitions(p.Identity(), w.Began, w.Ended)
 	if sum.Windows == 0 {
 		if missing := sum.missing(); missing != "" {
-			return "acquisitions of kind enter in compiled code are not estimated, because no watch had a result: " + missing
+			return "acquisitions of kind enter in compiled code are not estimated, because no watch had a result: " +
+				missing
 		}
 		return ""
 	}
 	found, lost := false, 0.
 	m.Owner.Do(func(*fold.State) {
 		if s := w.Events[p]; s != nil {
-			found, lost = true, addEnters(s.Of(profile.Locks), all, func(at Place) bpf.Frame { return enterFrame(at, low) })
+			found, lost = true, addEnters(s.Of(profile.Locks), all,
+				func(at Place) bpf.Frame { return enterFrame(at, low) })
 		}
 	})
 	if !found {
 		return ""
 	}
 	text := fmt.Sprintf(
-		"acquisitions of kind enter in compiled code are estimated from %d watches with %d hits of breakpoints, at %d places of "+
+		"acquisitions of kind enter in compiled code are estimated from %d watches with %d hits of breakpoints, at "+
+			"%d places of "+
 			"hot code, which used %v of its CPU time; acquisitions that waited also count as spin or block",
 		sum.Windows, sum.Hits, sum.Places, sum.Cost.Round(time.Microsecond))
 	if missing := sum.missing(); missing != "" {
@@ -54,7 +57,8 @@ func (m *Enters) Complete(w *fold.Window, p *fold.Process) (note string) {
 func (s Summary) missing() string {
 	var parts []string
 	if s.Void > 0 {
-		parts = append(parts, fmt.Sprintf("%d watches ended early, because code or threads changed or debug registers were in use", s.Void))
+		parts = append(parts, fmt.Sprintf("%d watches ended early, because code or threads changed or debug "+
+			"registers were in use", s.Void))
 	}
 	if s.Skipped > 0 {
 		parts = append(parts, fmt.Sprintf("%d watches did not fit in the budget", s.Skipped))
@@ -96,7 +100,8 @@ func addEnters(r *fold.Events, all []Acquisition, frame func(Place) bpf.Frame) (
 		for key, n := range contexts {
 			part := float64(n) / sum
 			r.Rows[key] = &fold.EventSums{
-				Events: max(n, uint64(math.Round(part*float64(a.Hits)))), Values: [profile.MaxEventValues]float64{part * a.Times},
+				Events: max(n, uint64(math.Round(part*float64(a.Hits)))),
+				Values: [profile.MaxEventValues]float64{part * a.Times},
 			}
 		}
 	}

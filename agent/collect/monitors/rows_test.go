@@ -25,14 +25,17 @@ func TestAddEnters(t *testing.T) {
 	var s fold.EventSet
 	see := func(times int, class string, stack []guest.RawFrame) {
 		for range times {
-			s.Add(&fold.Event{Kind: profile.Locks, TID: 9, Thread: "worker", Stack: stack, Labels: profile.EventLabels{Class: class, What: enterWhat}, Sums: fold.EventSums{Events: 1}})
+			s.Add(&fold.Event{Kind: profile.Locks, TID: 9, Thread: "worker", Stack: stack,
+				Labels: profile.EventLabels{Class: class, What: enterWhat}, Sums: fold.EventSums{Events: 1}})
 		}
 	}
 	see(3, "A", at(often, 1))
 	see(1, "A", at(often, 2))
 	see(2, "B", at(often, 2))
 	probe := guest.RawFrame{Frame: frame(often)} // a return address: from a probe in the VM
-	s.Add(&fold.Event{Kind: profile.Locks, TID: 9, Stack: []guest.RawFrame{probe}, Labels: profile.EventLabels{Class: "A", What: enterWhat}, Sums: fold.EventSums{Events: 1, Values: [profile.MaxEventValues]float64{1}}})
+	s.Add(&fold.Event{Kind: profile.Locks, TID: 9, Stack: []guest.RawFrame{probe},
+		Labels: profile.EventLabels{Class: "A", What: enterWhat},
+		Sums:   fold.EventSums{Events: 1, Values: [profile.MaxEventValues]float64{1}}})
 	r := s.Of(profile.Locks)
 	lost := addEnters(r, []Acquisition{
 		{Place: often, Class: "A", Times: 4000, Hits: 400},

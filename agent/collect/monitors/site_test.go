@@ -40,7 +40,8 @@ const codeBegin = 0x7f0000001000
 func method(behind int) (*memory, vmruntime.Compilation) {
 	nops := func(n int) []byte { return bytes.Repeat([]byte{0x90}, n) }
 	code := bytes.Join([][]byte{nops(5), enterCode, nops(40), enterCode, nops(behind)}, nil)
-	return &memory{codeBegin, code}, vmruntime.Compilation{Begin: codeBegin, End: codeBegin + uint64(len(code)), Version: 9}
+	return &memory{codeBegin, code}, vmruntime.Compilation{Begin: codeBegin, End: codeBegin + uint64(len(code)),
+		Version: 9}
 }
 
 func TestFind(t *testing.T) {

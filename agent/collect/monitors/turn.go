@@ -71,7 +71,8 @@ func (e *Engine) listenTo(ctx context.Context, g Guest) {
 
 // report logs errors that are not temporary, once.
 func (e *Engine) report(ctx context.Context, pid int, err error) {
-	if err == nil || watch.Refused(err) || errors.Is(err, watch.ErrChanged) || ctx.Err() != nil || err.Error() == e.last {
+	if err == nil || watch.Refused(err) || errors.Is(err, watch.ErrChanged) || ctx.Err() != nil ||
+		err.Error() == e.last {
 		return
 	}
 	e.last = err.Error()

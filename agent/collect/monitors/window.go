@@ -89,7 +89,8 @@ func (r *Result) read(w *bpf.MonitorWatch, sites int, trap, armed time.Duration)
 
 // walk adds the context of a hit, if it is one of this window.
 func (r *Result) walk(record []byte, number uint64, o *bpf.Observation) {
-	if bpf.DecodeObservation(record, o) != nil || o.Seen.Count < 2 || o.Seen.Values[0] != number || o.Seen.Values[1] >= MaxHits {
+	if bpf.DecodeObservation(record, o) != nil || o.Seen.Count < 2 || o.Seen.Values[0] != number ||
+		o.Seen.Values[1] >= MaxHits {
 		return // of another watch, or not a record of a watch
 	}
 	r.Walks = append(r.Walks, Walk{int(o.Seen.Values[1]), append([]byte(nil), record...)})

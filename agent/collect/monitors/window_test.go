@@ -37,11 +37,16 @@ func TestResult(t *testing.T) {
 		counts     []int
 		ran, traps time.Duration
 	}{
-		{"full", hitsEvery(MaxHits, 5*microsecond), time.Second, []int{32, 32}, 64 * 5 * time.Microsecond, 64 * 3 * time.Microsecond},
-		{"late hits", hitsEvery(MaxHits+20, 5*microsecond), time.Second, []int{32, 32}, 64 * 5 * time.Microsecond, 64 * 3 * time.Microsecond},
-		{"interrupted", interrupted(hitsEvery(MaxHits, 5*microsecond), 10), time.Second, []int{32, 32}, 64 * 5 * time.Microsecond, 64 * 3 * time.Microsecond},
-		{"always interrupted", interrupted(hitsEvery(MaxHits, 5*microsecond), 1), time.Second, []int{32, 32}, 0, 64 * 3 * time.Microsecond},
-		{"rare", hitsEvery(3, 1000*microsecond), 10 * time.Millisecond, []int{2, 1}, 10 * time.Millisecond, 9 * time.Microsecond},
+		{"full", hitsEvery(MaxHits, 5*microsecond), time.Second, []int{32, 32}, 64 * 5 * time.Microsecond,
+			64 * 3 * time.Microsecond},
+		{"late hits", hitsEvery(MaxHits+20, 5*microsecond), time.Second, []int{32, 32}, 64 * 5 * time.Microsecond,
+			64 * 3 * time.Microsecond},
+		{"interrupted", interrupted(hitsEvery(MaxHits, 5*microsecond), 10), time.Second, []int{32, 32},
+			64 * 5 * time.Microsecond, 64 * 3 * time.Microsecond},
+		{"always interrupted", interrupted(hitsEvery(MaxHits, 5*microsecond), 1), time.Second, []int{32, 32}, 0,
+			64 * 3 * time.Microsecond},
+		{"rare", hitsEvery(3, 1000*microsecond), 10 * time.Millisecond, []int{2, 1}, 10 * time.Millisecond,
+			9 * time.Microsecond},
 		{"silent", hitsEvery(0, 0), 10 * time.Millisecond, []int{0, 0}, 10 * time.Millisecond, 0},
 		{"hardly ran", hitsEvery(0, 0), 50 * time.Microsecond, []int{0, 0}, 0, 0},
 		{"one hit", hitsEvery(1, 0), 50 * time.Microsecond, []int{1, 0}, 0, 3 * time.Microsecond},
@@ -50,7 +55,8 @@ func TestResult(t *testing.T) {
 			var r Result
 			r.read(test.window, 2, trap, test.armed)
 			if !slices.Equal(r.Counts, test.counts) || r.Ran != test.ran || r.Traps != test.traps {
-				t.Errorf("%v ran %v traps %v, want %v %v %v", r.Counts, r.Ran, r.Traps, test.counts, test.ran, test.traps)
+				t.Errorf("%v ran %v traps %v, want %v %v %v", r.Counts, r.Ran, r.Traps, test.counts, test.ran,
+					test.traps)
 			}
 		})
 	}

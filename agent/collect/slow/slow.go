@@ -71,7 +71,8 @@ func Open(ctx context.Context, services *source.Services, opt Options, waits *bp
 	}
 	s := &Source{services: services, kernel: kernel}
 	s.follower, err = hotspot.OpenFollower(ctx, hotspot.Options{
-		PIDs: opt.PIDs, Method: opt.Method, Breakpoints: services.Breakpoints, Share: opt.Share, Root: services.Root, Watcher: services.Watcher, Log: services.Log,
+		PIDs: opt.PIDs, Method: opt.Method, Breakpoints: services.Breakpoints, Share: opt.Share, Root: services.Root,
+		Watcher: services.Watcher, Log: services.Log,
 	}, kernel)
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("follow calls of %s: %w", opt.Method, err), kernel.Close())
@@ -180,10 +181,12 @@ func (c counts) notes(method string) (notes []string) {
 	for _, pid := range slices.Sorted(maps.Keys(c)) {
 		n := c[pid]
 		if n.Unwound > 0 {
-			notes = append(notes, fmt.Sprintf("process %d: of some calls of %s the return was not seen: an exception ended them, or their code was replaced; they ended no later than is shown", pid, method))
+			notes = append(notes, fmt.Sprintf("process %d: of some calls of %s the return was not seen: an exception "+
+				"ended them, or their code was replaced; they ended no later than is shown", pid, method))
 		}
 		if n.Refused+n.Lost > 0 {
-			notes = append(notes, fmt.Sprintf("process %d: some calls of %s were not recorded for lack of room", pid, method))
+			notes = append(notes, fmt.Sprintf("process %d: some calls of %s were not recorded for lack of room", pid,
+				method))
 		}
 	}
 	return notes
@@ -251,10 +254,12 @@ func (s *Source) Fill(_ context.Context, w *source.Closed, p *profile.Profile) s
 		}
 	}
 	if cut > 0 {
-		p.Comments = append(p.Comments, fmt.Sprintf("%d of the slowest calls waited so often that their first waits are not known: they are in [short waits]", cut))
+		p.Comments = append(p.Comments, fmt.Sprintf("%d of the slowest calls waited so often that their first waits "+
+			"are not known: they are in [short waits]", cut))
 	}
 	if s.dropped > 0 {
-		p.Comments = append(p.Comments, fmt.Sprintf("%d records of calls were malformed: please report this", s.dropped))
+		p.Comments = append(p.Comments, fmt.Sprintf("%d records of calls were malformed: please report this",
+			s.dropped))
 	}
 	before, _ := w.Before.Of[s].(counts)
 	after, _ := w.After.Of[s].(counts)

@@ -103,7 +103,8 @@ type (
 // A Part is what is left to do of a profile after Fill. Functions may be nil.
 type Part struct {
 	Process func(*fold.Process, *profile.Process) // adds to the part of a process
-	Finish  func()                                // is called once those of all processes with samples are in the profile
+	// is called once those of all processes with samples are in the profile
+	Finish func()
 }
 
 // A Closed is a window that was closed and of which the profile is made.

@@ -8,9 +8,10 @@ import (
 // Why it is not known what threads did.
 const (
 	whyUnsampled = "threads ran too briefly for a sample"
-	whyThinned   = "there were too many short waits to record them, and their threads were in none that is known when the window ended"
-	whyUnread    = "the stacks of threads that still waited when the window ended could not be read"
-	whyUnnamed   = "the code that says what a thread waited for has no name"
+	whyThinned   = "there were too many short waits to record them, and their threads were in none that is known " +
+		"when the window ended"
+	whyUnread  = "the stacks of threads that still waited when the window ended could not be read"
+	whyUnnamed = "the code that says what a thread waited for has no name"
 )
 
 // Extents returns how much of the time of threads, and of their waits, is known to have gone where
@@ -30,7 +31,8 @@ func Extents(events []*profile.Events) (all []profile.Extent) {
 
 // times returns the extent of wall time. Its rows add up to what there was.
 func times(e *profile.Events) profile.Extent {
-	x := profile.Extent{Subject: e.Kind.String(), What: profile.ThreadTimes, Unit: "nanoseconds", Source: "the scheduler"}
+	x := profile.Extent{Subject: e.Kind.String(), What: profile.ThreadTimes, Unit: "nanoseconds",
+		Source: "the scheduler"}
 	for i := range e.Rows {
 		value := e.Rows[i].Values[e.Kind.Main()]
 		x.There += value
@@ -46,7 +48,8 @@ func times(e *profile.Events) profile.Extent {
 // waits returns the extent of off-CPU time. Waits that were drawn stand for others, so that all of
 // them together tell what is known; rows add up to what there was only on average.
 func waits(e *profile.Events) profile.Extent {
-	x := profile.Extent{Subject: e.Kind.String(), What: profile.ThreadWaits, Unit: "nanoseconds", Source: "the scheduler"}
+	x := profile.Extent{Subject: e.Kind.String(), What: profile.ThreadWaits, Unit: "nanoseconds",
+		Source: "the scheduler"}
 	known := map[int]bool{}
 	for _, t := range e.Times {
 		known[t.TID] = true

@@ -87,7 +87,8 @@ func (t *thread) missing() (ran, waited float64) {
 // that were recorded each are not scaled. Of a thread none of whose short waits was drawn, the one
 // counts for all in which it was when the window ended.
 func Of(p *profile.Process, period time.Duration) *profile.Events {
-	w := &profile.Events{Kind: profile.Wall, Tree: &cct.Tree[symbol.Symbol]{Limit: maxContexts}, Coverage: &profile.Coverage{}}
+	w := &profile.Events{Kind: profile.Wall, Tree: &cct.Tree[symbol.Symbol]{Limit: maxContexts},
+		Coverage: &profile.Coverage{}}
 	off := &profile.Events{}
 	if i := slices.IndexFunc(p.Events, func(e *profile.Events) bool { return e.Kind == profile.OffCPU }); i >= 0 {
 		off = p.Events[i]
@@ -115,7 +116,8 @@ func Of(p *profile.Process, period time.Duration) *profile.Events {
 		if row.Value == profile.Drawn {
 			labels.Value, scale = of.basis(), drawn
 		}
-		u.add(row.TID, row.Thread, off.Tree.Stack(row.Context), labels, row.Events, scale*row.Values[profile.OffCPU.Main()], scale*scale*row.Values[profile.DrawSquares])
+		u.add(row.TID, row.Thread, off.Tree.Stack(row.Context), labels, row.Events,
+			scale*row.Values[profile.OffCPU.Main()], scale*scale*row.Values[profile.DrawSquares])
 	}
 	marker := []symbol.Symbol{notSampled}
 	var partly int
@@ -146,7 +148,8 @@ func Of(p *profile.Process, period time.Duration) *profile.Events {
 	}
 	w.Basis, w.Lanes = slices.Clone(off.Basis), off.Lanes
 	if partly > 0 {
-		w.Basis = append(w.Basis, fmt.Sprintf("%d of %d threads had ended at the end, or were not followed from the beginning: their samples are not scaled to the time that they existed", partly, len(threads.byID)))
+		w.Basis = append(w.Basis, fmt.Sprintf("%d of %d threads had ended at the end, or were not followed from the "+
+			"beginning: their samples are not scaled to the time that they existed", partly, len(threads.byID)))
 		if off.Coverage != nil {
 			w.Coverage.Drawn += off.Coverage.Drawn
 		}
@@ -199,8 +202,10 @@ func threadsOf(p *profile.Process, off *profile.Events, period time.Duration) th
 }
 
 func compareRows(a, b profile.EventRow) int {
-	return cmp.Or(cmp.Compare(a.Context, b.Context), cmp.Compare(a.TID, b.TID), cmp.Compare(a.Thread, b.Thread), cmp.Compare(a.Place, b.Place), cmp.Compare(a.What, b.What),
-		cmp.Compare(a.Class, b.Class), cmp.Compare(a.Field, b.Field), cmp.Compare(a.Offset, b.Offset), cmp.Compare(a.Value, b.Value))
+	return cmp.Or(cmp.Compare(a.Context, b.Context), cmp.Compare(a.TID, b.TID), cmp.Compare(a.Thread, b.Thread),
+		cmp.Compare(a.Place, b.Place), cmp.Compare(a.What, b.What),
+		cmp.Compare(a.Class, b.Class), cmp.Compare(a.Field, b.Field), cmp.Compare(a.Offset, b.Offset),
+		cmp.Compare(a.Value, b.Value))
 }
 
 // A union adds rows, those with the same key once.
@@ -219,14 +224,17 @@ type rowKey struct {
 // running are the labels of time on a CPU.
 var running = profile.EventLabels{Place: cause.Running, What: cause.Running}
 
-func (u *union) add(tid int, name string, stack []symbol.Symbol, labels profile.EventLabels, events uint64, value, squares float64) {
+func (u *union) add(
+	tid int, name string, stack []symbol.Symbol, labels profile.EventLabels, events uint64, value, squares float64,
+) {
 	context := u.into.Tree.Add(stack, events)
 	key := rowKey{context, tid, name, labels}
 	i, known := u.rows[key]
 	if !known {
 		i = len(u.into.Rows)
 		u.rows[key] = i
-		u.into.Rows = append(u.into.Rows, profile.EventRow{Context: context, TID: tid, Thread: name, EventLabels: labels})
+		u.into.Rows = append(u.into.Rows, profile.EventRow{Context: context, TID: tid, Thread: name,
+			EventLabels: labels})
 	}
 	u.into.Rows[i].Events += events
 	u.into.Rows[i].Values[profile.Wall.Main()] += value

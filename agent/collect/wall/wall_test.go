@@ -29,7 +29,8 @@ func process(samples uint64, exact, drawn time.Duration, times ...profile.Thread
 			continue
 		}
 		row := profile.EventRow{
-			Context: off.Tree.Add(stack(name), 1), TID: 8, Thread: "one", EventLabels: profile.EventLabels{Place: cause.Blocked, What: cause.Socket}, Events: 1,
+			Context: off.Tree.Add(stack(name), 1), TID: 8, Thread: "one",
+			EventLabels: profile.EventLabels{Place: cause.Blocked, What: cause.Socket}, Events: 1,
 		}
 		row.Values[profile.OffCPU.Main()] = float64(length)
 		if name == "drawn" {
@@ -37,7 +38,8 @@ func process(samples uint64, exact, drawn time.Duration, times ...profile.Thread
 		}
 		off.Rows = append(off.Rows, row)
 	}
-	return &profile.Process{Threads: []*profile.Thread{{TID: 8, Name: "one", Tree: ran}}, Events: []*profile.Events{off}}
+	return &profile.Process{Threads: []*profile.Thread{{TID: 8, Name: "one", Tree: ran}},
+		Events: []*profile.Events{off}}
 }
 
 // off returns the off-CPU time of a process.
@@ -59,16 +61,24 @@ func TestOf(t *testing.T) {
 		p    *profile.Process
 		want map[string]time.Duration // by innermost frame
 	}{
-		{"as sampled", process(200, 5*s, 3*s, time8(10*s, 2*s)), map[string]time.Duration{"work": 2 * s, "exact": 5 * s, "drawn": 3 * s}},
-		{"scaled", process(100, 5*s, 6*s, time8(10*s, 2*s)), map[string]time.Duration{"work": 2 * s, "exact": 5 * s, "drawn": 3 * s}},
-		{"nothing was drawn", process(200, 5*s, 0, time8(10*s, 2*s)), map[string]time.Duration{"work": 2 * s, "exact": 5 * s, NotSampled: 3 * s}},
-		{"no sample of CPU time", process(0, 5*s, 3*s, time8(10*s, 2*s)), map[string]time.Duration{NotSampled: 2 * s, "exact": 5 * s, "drawn": 3 * s}},
+		{"as sampled", process(200, 5*s, 3*s, time8(10*s, 2*s)),
+			map[string]time.Duration{"work": 2 * s, "exact": 5 * s, "drawn": 3 * s}},
+		{"scaled", process(100, 5*s, 6*s, time8(10*s, 2*s)), map[string]time.Duration{"work": 2 * s, "exact": 5 * s,
+			"drawn": 3 * s}},
+		{"nothing was drawn", process(200, 5*s, 0, time8(10*s, 2*s)),
+			map[string]time.Duration{"work": 2 * s, "exact": 5 * s, NotSampled: 3 * s}},
+		{"no sample of CPU time", process(0, 5*s, 3*s, time8(10*s, 2*s)),
+			map[string]time.Duration{NotSampled: 2 * s, "exact": 5 * s, "drawn": 3 * s}},
 		{"no sample at all", process(0, 0, 0, time8(10*s, 2*s)), map[string]time.Duration{NotSampled: 10 * s}},
-		{"waits that are longer than the time", process(200, 9*s, 3*s, time8(10*s, 2*s)), map[string]time.Duration{"work": 2 * s, "exact": 8 * s}},
-		{"longer on the CPU than it existed", process(200, 0, 0, time8(10*s, 11*s)), map[string]time.Duration{"work": 11 * s}},
+		{"waits that are longer than the time", process(200, 9*s, 3*s, time8(10*s, 2*s)),
+			map[string]time.Duration{"work": 2 * s, "exact": 8 * s}},
+		{"longer on the CPU than it existed", process(200, 0, 0, time8(10*s, 11*s)),
+			map[string]time.Duration{"work": 11 * s}},
 		{"ended", process(100, 5*s, 6*s), map[string]time.Duration{"work": 1 * s, "exact": 5 * s, "drawn": 6 * s}},
-		{"ended, with their time", process(100, 5*s, 6*s, profile.ThreadTime{TID: profile.EndedThreads, Wall: 20 * s, On: 4 * s}), map[string]time.Duration{"work": 4 * s, "exact": 5 * s, "drawn": 11 * s}},
-		{"no off-CPU time", &profile.Process{Threads: process(100, 0, 0).Threads}, map[string]time.Duration{"work": 1 * s}},
+		{"ended, with their time", process(100, 5*s, 6*s, profile.ThreadTime{TID: profile.EndedThreads, Wall: 20 * s,
+			On: 4 * s}), map[string]time.Duration{"work": 4 * s, "exact": 5 * s, "drawn": 11 * s}},
+		{"no off-CPU time", &profile.Process{Threads: process(100, 0, 0).Threads},
+			map[string]time.Duration{"work": 1 * s}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			w := Of(tt.p, period)
@@ -78,7 +88,8 @@ func TestOf(t *testing.T) {
 					t.Errorf("a row of thread %d %s", row.TID, row.Thread)
 				}
 				frame := w.Tree.Node(row.Context).Key.Function()
-				if running := frame == "work" || frame == NotSampled && row.What == cause.Running; running != (row.Place == cause.Running) {
+				if running := frame == "work" || frame == NotSampled &&
+					row.What == cause.Running; running != (row.Place == cause.Running) {
 					t.Errorf("%s has the state %s", frame, row.Place)
 				}
 				got[frame] += row.Values[profile.Wall.Main()]
@@ -89,7 +100,8 @@ func TestOf(t *testing.T) {
 						basis = profile.Divided
 					}
 				}
-				if value := row.Values[profile.Wall.Main()]; row.Value != basis || (squares > 0) != (basis != "" && value > 0) {
+				if value := row.Values[profile.Wall.Main()]; row.Value != basis ||
+					(squares > 0) != (basis != "" && value > 0) {
 					t.Errorf("%s: %q, with a variance of %v", frame, row.Value, squares)
 				}
 			}
@@ -104,7 +116,8 @@ func TestOf(t *testing.T) {
 					t.Errorf("%s: %v", frame, time.Duration(value))
 				}
 			}
-			if ended := len(tt.p.Events) == 0 || len(tt.p.Events[0].Times) == 0; ended != (w.Coverage.Within() > 0) || ended != (len(w.Basis) > 0) {
+			if ended := len(tt.p.Events) == 0 || len(tt.p.Events[0].Times) == 0; ended != (w.Coverage.Within() > 0) ||
+				ended != (len(w.Basis) > 0) {
 				t.Errorf("an interval of %v, and notes %q", w.Coverage.Within(), w.Basis)
 			}
 		})

@@ -32,8 +32,10 @@ func NewMapWriter(t testing.TB) *MapWriter {
 	w := &MapWriter{Root: proc.Root(root), Dir: filepath.Join(root, "100"), t: t}
 	w.Path = filepath.Join(w.Dir, "root/tmp/perf-3.map")
 	w.File("stat", "100 (js) S 1 1 1 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 500 0 0\n")
-	w.File("status", fmt.Sprintf("Tgid:\t100\nUid:\t%d\t%[1]d\t%[1]d\t%[1]d\nGid:\t0\t0\t0\t0\nNSpid:\t100\t3\n", os.Getuid()))
-	w.File("maps", "00400000-00500000 r-xp 00000000 fe:00 12 /usr/bin/js\n7f3814003000-7f3814013000 rwxp 00000000 00:00 0 \n")
+	w.File("status", fmt.Sprintf("Tgid:\t100\nUid:\t%d\t%[1]d\t%[1]d\t%[1]d\nGid:\t0\t0\t0\t0\nNSpid:\t100\t3\n",
+		os.Getuid()))
+	w.File("maps", "00400000-00500000 r-xp 00000000 fe:00 12 /usr/bin/js\n7f3814003000-7f3814013000 rwxp 00000000 "+
+		"00:00 0 \n")
 	w.File("root/tmp/other", "")
 	var err error
 	if w.Identity, err = w.Root.Identify(100); err != nil {

@@ -24,7 +24,8 @@ func TestTable(t *testing.T) {
 			t.Errorf("%s is found by a library: %t, by a map: %t", r.Name(), library, mapper)
 		}
 		if library != (r.Kernel != nil) {
-			t.Errorf("%s is found by a library: %t, and has a connection to the kernel side: %t", r.Name(), library, r.Kernel != nil)
+			t.Errorf("%s is found by a library: %t, and has a connection to the kernel side: %t", r.Name(), library,
+				r.Kernel != nil)
 		}
 	}
 }

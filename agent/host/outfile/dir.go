@@ -39,7 +39,8 @@ func MakeGuardedDir(path string, mode uint32) (int, error) {
 }
 
 // ErrReplaceable is the error for a directory on the way in which others can replace what leads on.
-var ErrReplaceable = errors.New("other users can replace what is in it: use directories that only root, or the agent's user, can write to")
+var ErrReplaceable = errors.New("other users can replace what is in it: use directories that only root, or the " +
+	"agent's user, can write to")
 
 // Which missing directories are made.
 const (
@@ -70,7 +71,8 @@ func passable(dir, entry *unix.Stat_t) error {
 	switch {
 	case !trusted(entry.Uid) && (everybodys || isLink(entry)):
 	case isLink(entry) && !trusted(dir.Uid):
-	case isLink(entry) && everybodys && (dir.Mode&unix.S_ISVTX == 0 || entry.Nlink > 1): // others may have renamed it, or given it this name as well
+	// others may have renamed it, or given it this name as well
+	case isLink(entry) && everybodys && (dir.Mode&unix.S_ISVTX == 0 || entry.Nlink > 1):
 	default:
 		return nil
 	}
@@ -101,8 +103,9 @@ type walk struct {
 	rest  string
 	links int
 
-	rule  func(dir, entry *unix.Stat_t) error // for an entry of a directory, and for the directory itself: then there is no entry
-	mode  uint32                              // of what is made
+	// for an entry of a directory, and for the directory itself: then there is no entry
+	rule  func(dir, entry *unix.Stat_t) error
+	mode  uint32 // of what is made
 	makes int
 }
 

@@ -87,7 +87,8 @@ func open(path string) (*destination, error) {
 	if err == nil {
 		var fd int
 		// Until it is complete nobody else reads it.
-		fd, err = unix.Openat(d.dir, d.tempName, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
+		fd, err = unix.Openat(d.dir, d.tempName, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC,
+			0o600)
 		if err == nil {
 			d.temp = os.NewFile(uintptr(fd), filepath.Join(dir, d.tempName))
 			return d, nil
@@ -114,7 +115,8 @@ func (d *destination) look() error {
 	case err != nil:
 		return err
 	case d.shared() && !own(old.Uid):
-		return fmt.Errorf("the name is in use by the user %s, in a directory where everybody may create files: %w", username(old.Uid), ErrForeign)
+		return fmt.Errorf("the name is in use by the user %s, in a directory where everybody may create files: %w",
+			username(old.Uid), ErrForeign)
 	case old.Mode&unix.S_IFMT == unix.S_IFREG:
 		if own(old.Uid) {
 			d.mode = old.Mode & 0o666
@@ -198,9 +200,11 @@ func refused(path string, err error) error {
 	case errors.Is(err, fs.ErrNotExist) && missing == nil: // as in /proc
 		return fmt.Errorf("output %s: files cannot be created in %s: choose another directory: %w", path, dir, err)
 	case errors.Is(err, fs.ErrNotExist):
-		return fmt.Errorf("output %s: directory %s does not exist: create it, or choose another: %w", path, dir, fs.ErrNotExist)
+		return fmt.Errorf("output %s: directory %s does not exist: create it, or choose another: %w", path, dir,
+			fs.ErrNotExist)
 	case errors.Is(err, fs.ErrPermission):
-		return fmt.Errorf("output %s: files cannot be created in %s: choose a directory of your own: %w", path, dir, fs.ErrPermission)
+		return fmt.Errorf("output %s: files cannot be created in %s: choose a directory of your own: %w", path, dir,
+			fs.ErrPermission)
 	}
 	return fmt.Errorf("output %s: create a file in %s: %w", path, dir, err)
 }

@@ -97,7 +97,8 @@ func TestFailedWrite(t *testing.T) {
 		t.Fatal(err)
 	}
 	failure := errors.New("cannot be encoded")
-	if err := Write(path, func(w io.Writer) error { return errors.Join(writes("half")(w), failure) }); !errors.Is(err, failure) {
+	if err := Write(path, func(w io.Writer) error { return errors.Join(writes("half")(w), failure) }); !errors.Is(err,
+		failure) {
 		t.Errorf("Write = %v", err)
 	}
 	check(t, path, "before", 0o666&^os.FileMode(umask()))
@@ -114,7 +115,8 @@ func TestNoFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, path := range []string{dir, fifo, link} {
-		if err := errors.Join(Check(path), Write(path, writes("new"))); !errors.Is(err, errNoFile) || !strings.Contains(err.Error(), "choose another name") {
+		if err := errors.Join(Check(path), Write(path, writes("new"))); !errors.Is(err, errNoFile) ||
+			!strings.Contains(err.Error(), "choose another name") {
 			t.Errorf("%s: %v", path, err)
 		}
 	}
@@ -132,7 +134,8 @@ func TestForeignNames(t *testing.T) {
 	if err := os.WriteFile(file, []byte("secret"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	links := map[string]string{"file": file, "dangling": filepath.Join(secret, "new"), "directory": secret, "chain": "directory", "loop": "loop"}
+	links := map[string]string{"file": file, "dangling": filepath.Join(secret, "new"), "directory": secret,
+		"chain": "directory", "loop": "loop"}
 	for name, to := range links {
 		path := filepath.Join(shared, name)
 		if err := errors.Join(os.Symlink(to, path), os.Lchown(path, nobody, nobody)); err != nil {
@@ -149,7 +152,8 @@ func TestForeignNames(t *testing.T) {
 	}
 	for _, path := range []string{
 		filepath.Join(shared, "file"), filepath.Join(shared, "dangling"), plain,
-		filepath.Join(shared, "directory/shadow"), filepath.Join(shared, "chain/shadow"), filepath.Join(shared, "loop/shadow"),
+		filepath.Join(shared, "directory/shadow"), filepath.Join(shared, "chain/shadow"),
+		filepath.Join(shared, "loop/shadow"),
 		filepath.Join(outside, "shadow"), shared + "/./../directory/file/shadow",
 	} {
 		for what, err := range map[string]error{"Check": Check(path), "Write": Write(path, writes("new"))} {
@@ -185,7 +189,8 @@ func TestForeignDirectories(t *testing.T) {
 	make("open", 0, 0o777)
 	make("open/theirs", nobody, 0o755)
 	for path, uid := range map[string]int{
-		"theirs/link": nobody, "theirs/roots-link": 0, "tmp/link": nobody, "tmp/theirs/link": nobody, "tmp/roots-link": 0, "tmp/twice": 0, "open/link": nobody, "open/roots-link": 0,
+		"theirs/link": nobody, "theirs/roots-link": 0, "tmp/link": nobody, "tmp/theirs/link": nobody,
+		"tmp/roots-link": 0, "tmp/twice": 0, "open/link": nobody, "open/roots-link": 0,
 		"link": nobody, "roots-link": 0,
 	} {
 		path = filepath.Join(top, path)
@@ -200,8 +205,10 @@ func TestForeignDirectories(t *testing.T) {
 		t.Fatal(err)
 	}
 	for path, refused := range map[string]bool{
-		"secret": false, "theirs": false, "theirs/own": false, "tmp": false, "tmp/roots": false, "tmp/roots-link": false, "roots-link": false, "open": false, "theirs/../secret": false,
-		"theirs/link": true, "theirs/roots-link": true, "theirs/own/../link": true, "tmp/link": true, "tmp/theirs": true, "tmp/theirs/link": true, "tmp/twice": true,
+		"secret": false, "theirs": false, "theirs/own": false, "tmp": false, "tmp/roots": false,
+		"tmp/roots-link": false, "roots-link": false, "open": false, "theirs/../secret": false,
+		"theirs/link": true, "theirs/roots-link": true, "theirs/own/../link": true, "tmp/link": true,
+		"tmp/theirs": true, "tmp/theirs/link": true, "tmp/twice": true,
 		"open/link": true, "open/roots-link": true, "open/theirs": true, "link": true, "to-link": true,
 	} {
 		err := Write(top+"/"+path+"/file", writes("new"))
@@ -224,9 +231,11 @@ func TestMakeDir(t *testing.T) {
 		path    string
 		parents bool
 		want    error
-	}{{"a/b", false, unix.ENOENT}, {"a/b/", true, nil}, {"a/c", false, nil}, {"a/c", true, nil}, {"file", false, unix.ENOTDIR}, {"link/d", false, nil}} {
+	}{{"a/b", false, unix.ENOENT}, {"a/b/", true, nil}, {"a/c", false, nil}, {"a/c", true, nil},
+		{"file", false, unix.ENOTDIR}, {"link/d", false, nil}} {
 		if tt.path == "file" {
-			if err := errors.Join(os.WriteFile(filepath.Join(top, "file"), nil, 0o600), os.Symlink("a", filepath.Join(top, "link"))); err != nil {
+			if err := errors.Join(os.WriteFile(filepath.Join(top, "file"), nil, 0o600),
+				os.Symlink("a", filepath.Join(top, "link"))); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -250,7 +259,8 @@ func TestMakeDir(t *testing.T) {
 // Links of one's own are followed to a directory.
 func TestOwnLinks(t *testing.T) {
 	shared, to := directory(t, 0o777|unix.S_ISVTX), directory(t, 0o755)
-	if err := errors.Join(os.Symlink(to, filepath.Join(shared, "mine")), os.Symlink("mine", filepath.Join(shared, "again"))); err != nil {
+	if err := errors.Join(os.Symlink(to, filepath.Join(shared, "mine")),
+		os.Symlink("mine", filepath.Join(shared, "again"))); err != nil {
 		t.Fatal(err)
 	}
 	for i, name := range []string{"mine", "again", "again/.", "mine/../" + filepath.Base(to)} {
@@ -282,7 +292,8 @@ func TestBehindSudo(t *testing.T) {
 	t.Setenv("SUDO_GID", strconv.Itoa(nobody))
 	theirs, shared := directory(t, 0o755), directory(t, 0o777|unix.S_ISVTX)
 	old := filepath.Join(shared, "file")
-	if err := errors.Join(os.Chown(theirs, nobody, nobody), os.WriteFile(old, nil, 0o600), os.Chown(old, nobody, nobody)); err != nil {
+	if err := errors.Join(os.Chown(theirs, nobody, nobody), os.WriteFile(old, nil, 0o600),
+		os.Chown(old, nobody, nobody)); err != nil {
 		t.Fatal(err)
 	}
 	for path, want := range map[string]uint32{filepath.Join(theirs, "file"): nobody, old: 0} {

@@ -19,13 +19,18 @@ func TestCounted(t *testing.T) {
 		{"the kernel says nothing", moment{}, moment{}, 240 * ms},
 		{"the target does not answer", moment{state: stateBlocked}, moment{state: stateBlocked}, 240 * ms},
 		{"nor did it from the start", moment{}, moment{state: stateBlocked, cpu: 5 * ms, waited: 900 * ms}, 240 * ms},
-		{"it answers slowly, on a busy machine", moment{state: stateRunning, waited: 100 * ms}, moment{state: stateBlocked, waited: 220 * ms}, 120 * ms},
-		{"a thread that waits a little", moment{state: stateRunning}, moment{state: stateBlocked, waited: 50 * ms}, 240 * ms},
-		{"a thread that computes", moment{state: stateRunning, cpu: 100 * ms}, moment{state: stateRunning, cpu: 340 * ms}, 24 * ms},
+		{"it answers slowly, on a busy machine", moment{state: stateRunning, waited: 100 * ms},
+			moment{state: stateBlocked, waited: 220 * ms}, 120 * ms},
+		{"a thread that waits a little", moment{state: stateRunning}, moment{state: stateBlocked, waited: 50 * ms},
+			240 * ms},
+		{"a thread that computes", moment{state: stateRunning, cpu: 100 * ms},
+			moment{state: stateRunning, cpu: 340 * ms}, 24 * ms},
 		{"a thread that has no CPU", moment{state: stateRunning}, moment{state: stateRunning, cpu: 1 * ms}, 4 * ms},
 		{"a lock", moment{state: stateBlocked}, moment{state: stateParked, starved: 10 * ms}, 240 * ms},
-		{"a turn among threads that have no CPU", moment{state: stateParked, starved: time.Second}, moment{state: stateParked, starved: 2 * time.Second}, 4 * ms},
-		{"a turn on a busy machine", moment{state: stateParked, starved: time.Second}, moment{state: stateParked, starved: 1100 * ms}, 140 * ms},
+		{"a turn among threads that have no CPU", moment{state: stateParked, starved: time.Second},
+			moment{state: stateParked, starved: 2 * time.Second}, 4 * ms},
+		{"a turn on a busy machine", moment{state: stateParked, starved: time.Second},
+			moment{state: stateParked, starved: 1100 * ms}, 140 * ms},
 	} {
 		if got := counted(c.from, c.to, 240*ms); got != c.want {
 			t.Errorf("%s: %v counts, want %v", c.name, got, c.want)

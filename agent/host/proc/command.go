@@ -93,11 +93,14 @@ func ApplicationOf(l *Launch) Application {
 // launchers start the application that their configuration or archive names. Their own names, and
 // file names that come from templates, distinguish nothing.
 var launchers = map[string]bool{
-	"app": true, "application": true, "main": true, "Main": true, "server": true, "service": true, "run": true, "start": true, "ROOT": true, "launcher": true,
+	"app": true, "application": true, "main": true, "Main": true, "server": true, "service": true, "run": true,
+	"start": true, "ROOT": true, "launcher": true,
 	"quarkus-run": true, "jboss-modules": true, "io.quarkus.bootstrap.runner.QuarkusEntryPoint": true,
 	"org.apache.catalina.startup.Bootstrap": true, "org.apache.catalina.startup.Tomcat": true,
-	"org.eclipse.jetty.start.Main": true, "org.jboss.modules.Main": true, "org.codehaus.plexus.classworlds.launcher.Launcher": true,
-	"org.codehaus.classworlds.Launcher": true, "org.tanukisoftware.wrapper.WrapperSimpleApp": true, "org.apache.karaf.main.Main": true,
+	"org.eclipse.jetty.start.Main": true, "org.jboss.modules.Main": true,
+	"org.codehaus.plexus.classworlds.launcher.Launcher": true,
+	"org.codehaus.classworlds.Launcher":                 true, "org.tanukisoftware.wrapper.WrapperSimpleApp": true,
+	"org.apache.karaf.main.Main": true,
 }
 
 // directoryName is what a directory is called, without version, or the nearest one around it whose
@@ -105,8 +108,10 @@ var launchers = map[string]bool{
 func directoryName(dir string) string {
 	for dir = path.Clean("/" + dir); dir != "/"; dir = path.Dir(dir) {
 		switch name := withoutVersion(path.Base(dir)); name {
-		case "app", "application", "apps", "base", "bin", "build", "current", "data", "deploy", "deployments", "dist", "home", "lib", "libs", "local", "opt",
-			"release", "releases", "root", "run", "server", "service", "services", "share", "srv", "standalone", "target", "tmp", "usr", "var", "work", "workspace":
+		case "app", "application", "apps", "base", "bin", "build", "current", "data", "deploy", "deployments", "dist",
+			"home", "lib", "libs", "local", "opt",
+			"release", "releases", "root", "run", "server", "service", "services", "share", "srv", "standalone",
+			"target", "tmp", "usr", "var", "work", "workspace":
 		default:
 			if strings.Trim(name, "0123456789.-_") != "" {
 				return name
@@ -176,19 +181,22 @@ func (c *javaCommand) define(arg string) {
 // jsvc(1).
 var optionsWithValue = map[string]bool{
 	"-cp": true, "-classpath": true, "-p": true,
-	"-jvm": true, "-home": true, "-java-home": true, "-user": true, "-cwd": true, "-outfile": true, "-errfile": true, "-pidfile": true, "-wait": true, "-restarts": true,
+	"-jvm": true, "-home": true, "-java-home": true, "-user": true, "-cwd": true, "-outfile": true, "-errfile": true,
+	"-pidfile": true, "-wait": true, "-restarts": true,
 	"-umask": true, "-procname": true,
 }
 
 // flagsWithoutValue are the options with two dashes that take none.
 var flagsWithoutValue = map[string]bool{
-	"--enable-preview": true, "--dry-run": true, "--list-modules": true, "--validate-modules": true, "--version": true, "--show-version": true,
+	"--enable-preview": true, "--dry-run": true, "--list-modules": true, "--validate-modules": true, "--version": true,
+	"--show-version":           true,
 	"--show-module-resolution": true, "--help": true, "--help-extra": true, "--disable-@files": true,
 }
 
 // takesValue reports whether an option takes the next argument.
 func takesValue(option string) bool {
-	return optionsWithValue[option] || strings.HasPrefix(option, "--") && !strings.Contains(option, "=") && !flagsWithoutValue[option]
+	return optionsWithValue[option] || strings.HasPrefix(option, "--") && !strings.Contains(option, "=") &&
+		!flagsWithoutValue[option]
 }
 
 func (c *javaCommand) parse(arguments []string) {
@@ -260,7 +268,8 @@ func (c *javaCommand) allGiven(l *Launch) (names []string) {
 	}
 	for _, name := range []string{
 		c.property("otel.service.name"), l.variable("OTEL_SERVICE_NAME"),
-		attribute(c.property("otel.resource.attributes"), "service.name"), attribute(l.variable("OTEL_RESOURCE_ATTRIBUTES"), "service.name"),
+		attribute(c.property("otel.resource.attributes"), "service.name"),
+		attribute(l.variable("OTEL_RESOURCE_ATTRIBUTES"), "service.name"),
 		spring, c.property("spring.application.name"), l.variable("SPRING_APPLICATION_NAME"),
 	} {
 		if name != "" {

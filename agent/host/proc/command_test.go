@@ -16,7 +16,8 @@ func TestApplication(t *testing.T) {
 		{"java com.acme.Shop", "", "com.acme.Shop"},
 		{"/usr/lib/jvm/java-17/bin/java -Xmx1g -cp a.jar:b.jar com.acme.Shop --port 80", "", "com.acme.Shop"},
 		{"java -classpath x -jar /opt/shop/shop-1.2.jar server", "", "shop"},
-		{"java --add-opens java.base/java.lang=ALL-UNNAMED --add-modules=a.b --enable-preview com.acme.Shop", "", "com.acme.Shop"},
+		{"java --add-opens java.base/java.lang=ALL-UNNAMED --add-modules=a.b --enable-preview com.acme.Shop", "",
+			"com.acme.Shop"},
 		{"java -p mods -m com.acme.shop/com.acme.Main x", "", "com.acme.Main"},
 		{"java --module=com.acme.shop", "", "com.acme.shop"},
 		{"java --module-path mods --module com.acme.shop/com.acme.Main", "", "com.acme.Main"},
@@ -32,10 +33,12 @@ func TestApplication(t *testing.T) {
 		{"jsvc.exec -user tomcat -cp x.jar -pidfile /run/x.pid -outfile SYSLOG com.acme.Daemon", "", "com.acme.Daemon"},
 		{"java --disable-@files com.acme.Shop", "", "com.acme.Shop"},
 		{"java -jar app.jar", "SPRING_APPLICATION_NAME=orders", "orders"},
-		{"java -jar app.jar", "OTEL_RESOURCE_ATTRIBUTES=a=b,service.name=checkout SPRING_APPLICATION_NAME=orders", "checkout"},
+		{"java -jar app.jar", "OTEL_RESOURCE_ATTRIBUTES=a=b,service.name=checkout SPRING_APPLICATION_NAME=orders",
+			"checkout"},
 		{"java -Dotel.service.name=front -jar app.jar", "OTEL_SERVICE_NAME=checkout", "front"},
 		{"java -jar app.jar", "JAVA_TOOL_OPTIONS=-Dspring.application.name=orders", "orders"},
-		{"java -Dspring.application.name=here -jar app.jar", "JDK_JAVA_OPTIONS=-Dspring.application.name=there", "here"},
+		{"java -Dspring.application.name=here -jar app.jar", "JDK_JAVA_OPTIONS=-Dspring.application.name=there",
+			"here"},
 		{"java -Dspring.application.name=a -jar app.jar --spring.application.name=b", "", "b"},
 		{"java --spring.application.name=b com.acme.Shop", "", "com.acme.Shop"},
 		{"java org.springframework.boot.loader.launch.JarLauncher", "", "JarLauncher"},
@@ -49,7 +52,8 @@ func TestApplication(t *testing.T) {
 		{"nginx -g daemon", "OTEL_SERVICE_NAME=checkout", ""},
 		{"java \x1b[2J\u202eShop", "", "?[2J?Shop"},
 	} {
-		if got := ApplicationOf(&Launch{Arguments: strings.Fields(test.command), Environment: strings.Fields(test.environment)}).Name; got != test.want {
+		if got := ApplicationOf(&Launch{Arguments: strings.Fields(test.command),
+			Environment: strings.Fields(test.environment)}).Name; got != test.want {
 			t.Errorf("%q, %q: %q, want %q", test.command, test.environment, got, test.want)
 		}
 	}
@@ -59,7 +63,8 @@ func FuzzApplication(f *testing.F) {
 	f.Add("java\x00-jar\x00a.jar", "OTEL_SERVICE_NAME=x")
 	f.Add("java\x00--module\x00/", "")
 	f.Fuzz(func(t *testing.T, arguments, environment string) {
-		if name := ApplicationOf(&Launch{Arguments: strings.Split(arguments, "\x00"), Environment: strings.Split(environment, "\x00")}).Name; len(name) > maxName || !utf8.ValidString(name) {
+		if name := ApplicationOf(&Launch{Arguments: strings.Split(arguments, "\x00"),
+			Environment: strings.Split(environment, "\x00")}).Name; len(name) > maxName || !utf8.ValidString(name) {
 			t.Errorf("%q", name)
 		}
 	})
@@ -80,7 +85,8 @@ func TestArguments(t *testing.T) {
 	defer cmd.Wait()
 	defer in.Close()
 	arguments, err := Root("").Arguments(cmd.Process.Pid)
-	for deadline := time.Now().Add(time.Minute); err == nil && len(arguments) == 0 && time.Now().Before(deadline); { // the kernel is still at it
+	// the kernel is still at it
+	for deadline := time.Now().Add(time.Minute); err == nil && len(arguments) == 0 && time.Now().Before(deadline); {
 		arguments, err = Root("").Arguments(cmd.Process.Pid)
 	}
 	if err != nil || len(arguments) < 3 || arguments[0] != "cat" || arguments[2] != long {
@@ -106,9 +112,13 @@ func TestArguments(t *testing.T) {
 
 func TestWithoutVersion(t *testing.T) {
 	for name, want := range map[string]string{
-		"shop-1.2.3.jar": "shop", "shop.jar": "shop", "shop-1.jar": "shop", "shop-v2.jar": "shop", "shop_2.13-1.0.jar": "shop", "h2-2.1.214.jar": "h2",
-		"shop-1.2.3-20240102.030405-7.jar": "shop", "shop-1.2.3.RELEASE.jar": "shop", "shop-1.0-rc1-exec.jar": "shop", "shop-1.2.3+g1a2b3c4.jar": "shop",
-		"log4j-1.2-api.jar": "log4j-1.2-api", "foo-2d-engine.jar": "foo-2d-engine", "1.2.jar": "1.2", "-1.jar": "-1", "shop-api.war": "shop-api", "": "",
+		"shop-1.2.3.jar": "shop", "shop.jar": "shop", "shop-1.jar": "shop", "shop-v2.jar": "shop",
+		"shop_2.13-1.0.jar": "shop", "h2-2.1.214.jar": "h2",
+		"shop-1.2.3-20240102.030405-7.jar": "shop", "shop-1.2.3.RELEASE.jar": "shop", "shop-1.0-rc1-exec.jar": "shop",
+		"shop-1.2.3+g1a2b3c4.jar": "shop",
+		"log4j-1.2-api.jar":       "log4j-1.2-api", "foo-2d-engine.jar": "foo-2d-engine", "1.2.jar": "1.2",
+		"-1.jar":       "-1",
+		"shop-api.war": "shop-api", "": "",
 	} {
 		if got := withoutVersion(name); got != want {
 			t.Errorf("%s: %s, want %s", name, got, want)
@@ -118,7 +128,8 @@ func TestWithoutVersion(t *testing.T) {
 
 func TestSplitOptions(t *testing.T) {
 	for text, want := range map[string][]string{
-		"a b\n c": {"a", "b", "c"}, `-Dx="a b" 'c d'`: {"-Dx=a b", "c d"}, "# all\na # rest\nb": {"a", "b"}, `"a\"b\\"`: {`a"b\`}, `""`: {""}, "": nil, `"open`: {"open"},
+		"a b\n c": {"a", "b", "c"}, `-Dx="a b" 'c d'`: {"-Dx=a b", "c d"}, "# all\na # rest\nb": {"a", "b"},
+		`"a\"b\\"`: {`a"b\`}, `""`: {""}, "": nil, `"open`: {"open"},
 	} {
 		if got := splitOptions(text, 10); !slices.Equal(got, want) {
 			t.Errorf("%q: %q, want %q", text, got, want)
@@ -132,20 +143,24 @@ func TestSplitOptions(t *testing.T) {
 // What java is to run may be in a file, as its own root and working directory have it.
 func TestArgumentFiles(t *testing.T) {
 	dir := t.TempDir()
-	for name, text := range map[string]string{"options": "-cp \"a b\"\n-Dspring.application.name=orders", "main": "com.acme.Shop"} {
+	for name, text := range map[string]string{"options": "-cp \"a b\"\n-Dspring.application.name=orders",
+		"main": "com.acme.Shop"} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
 	for command, want := range map[string][]string{
-		"java @options @" + dir + "/main @main":       {"java", "-cp", "a b", "-Dspring.application.name=orders", "com.acme.Shop", "com.acme.Shop"},
-		"java @missing X":                             {"java", "X"},
-		"java X @main":                                {"java", "X", "@main"},
-		"java -cp x -jar x.jar @main":                 {"java", "-cp", "x", "-jar", "x.jar", "@main"},
-		"java @@x --disable-@files @options":          {"java", "@x", "--disable-@files", "@options"},
-		"java " + strings.Repeat("@main ", 20) + "-x": append(append([]string{"java"}, slices.Repeat([]string{"com.acme.Shop"}, maxArgumentFiles)...), "-x"),
+		"java @options @" + dir + "/main @main": {"java", "-cp", "a b", "-Dspring.application.name=orders",
+			"com.acme.Shop", "com.acme.Shop"},
+		"java @missing X":                    {"java", "X"},
+		"java X @main":                       {"java", "X", "@main"},
+		"java -cp x -jar x.jar @main":        {"java", "-cp", "x", "-jar", "x.jar", "@main"},
+		"java @@x --disable-@files @options": {"java", "@x", "--disable-@files", "@options"},
+		"java " + strings.Repeat("@main ", 20) + "-x": append(append([]string{"java"},
+			slices.Repeat([]string{"com.acme.Shop"}, maxArgumentFiles)...), "-x"),
 	} {
-		if got := expand(Root("").launchFiles(os.Getpid(), new([]error)), dir, strings.Fields(command)); !slices.Equal(got, want) {
+		if got := expand(Root("").launchFiles(os.Getpid(), new([]error)), dir,
+			strings.Fields(command)); !slices.Equal(got, want) {
 			t.Errorf("%s: %q, want %q", command, got, want)
 		}
 	}

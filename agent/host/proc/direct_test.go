@@ -112,7 +112,8 @@ func TestDirectRead(t *testing.T) {
 			t.Errorf("Read of an unmapped address = %q, %v", got, err)
 		}
 		ranges := []vmruntime.Range{{Addr: 16, Buf: make([]byte, 4)}, {Addr: c.addr, Buf: make([]byte, 4)}}
-		if err := d.ReadBatch(ranges); err != nil || ranges[0].OK || !ranges[1].OK || string(ranges[1].Buf) != secret[:4] {
+		if err := d.ReadBatch(ranges); err != nil || ranges[0].OK || !ranges[1].OK ||
+			string(ranges[1].Buf) != secret[:4] {
 			t.Errorf("ReadBatch = %+v, %v", ranges, err)
 		}
 		if err := d.ReadBatch(make([]vmruntime.Range, MaxRanges+1)); !errors.Is(err, ErrTooLarge) {
@@ -130,7 +131,8 @@ func TestDirectRead(t *testing.T) {
 func TestDirectAbsent(t *testing.T) {
 	needs.Root(t, "reading other processes")
 	c := startChild(t, "hang")
-	pool := NewPool(PoolOptions{Deadline: 500 * time.Millisecond, FirstDeadline: 100 * time.Millisecond, Backoff: time.Hour})
+	pool := NewPool(PoolOptions{Deadline: 500 * time.Millisecond, FirstDeadline: 100 * time.Millisecond,
+		Backoff: time.Hour})
 	m := openMemory(t, c.pid, pool)
 	if err := pool.do(t.Context(), c.pid, present, func(*call) error { return nil }); err != nil {
 		t.Fatal(err)

@@ -44,7 +44,8 @@ var (
 // HeldUp reports whether err says that a target did not answer, or was not asked as it or others
 // did not: another time it may.
 func HeldUp(err error) bool {
-	return errors.Is(err, ErrTimeout) || errors.Is(err, ErrQuarantined) || errors.Is(err, ErrCrowded) || errors.Is(err, ErrExhausted)
+	return errors.Is(err, ErrTimeout) || errors.Is(err, ErrQuarantined) || errors.Is(err, ErrCrowded) ||
+		errors.Is(err, ErrExhausted)
 }
 
 // Refused reports whether err says that there is a file and that it is not opened for the process:

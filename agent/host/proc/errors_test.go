@@ -20,7 +20,8 @@ func TestCatch(t *testing.T) {
 		return nil
 	})
 	var e *PanicError
-	if !errors.As(err, &e) || !strings.Contains(string(e.Stack), "TestCatch") || !strings.Contains(err.Error(), "out of range") {
+	if !errors.As(err, &e) || !strings.Contains(string(e.Stack), "TestCatch") ||
+		!strings.Contains(err.Error(), "out of range") {
 		t.Fatalf("got %v", err)
 	}
 	if again := Catch(func() error { Repanic(err); return nil }); again != err {

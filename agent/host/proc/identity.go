@@ -30,7 +30,9 @@ const nsPerTick = 1_000_000_000 / userHZ
 type Identity struct {
 	PID   int
 	Start uint64 // of the thread group leader, ns of CLOCK_BOOTTIME
-	Exec  uint32 // task->self_exec_id: changes with each execve; 0 if the identity is from /proc, which does not show it
+	// task->self_exec_id: changes with each execve; 0 if the identity is from /proc, which does not
+	// show it
+	Exec uint32
 }
 
 // Ticks returns Start in the unit of /proc/PID/stat, 10 ms.

@@ -60,7 +60,8 @@ func TestParseStat(t *testing.T) {
 		err        error
 	}{
 		{name: "plain", line: statLine, want: java},
-		{name: "parentheses in the name", line: strings.Replace(statLine, "java", "a) R 1 (b", 1), want: renamed("a) R 1 (b")},
+		{name: "parentheses in the name", line: strings.Replace(statLine, "java", "a) R 1 (b", 1),
+			want: renamed("a) R 1 (b")},
 		{name: "newline in the name", line: strings.Replace(statLine, "java", "a\nb", 1), want: renamed("a?b")},
 		{name: "no name", line: strings.Replace(statLine, "java", "", 1), want: renamed("")},
 		{name: "empty", line: "", err: ErrMalformed},
@@ -68,7 +69,8 @@ func TestParseStat(t *testing.T) {
 		{name: "ends before the start time", line: statLine[:70], err: ErrMalformed},
 		{name: "reversed parentheses", line: "4711 )java(", err: ErrMalformed},
 		{name: "pid is no number", line: "x" + statLine, err: ErrMalformed},
-		{name: "start overflows", line: strings.Replace(statLine, " 123456 ", " 18446744073709551615 ", 1), err: ErrMalformed},
+		{name: "start overflows", line: strings.Replace(statLine, " 123456 ", " 18446744073709551615 ", 1),
+			err: ErrMalformed},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			got, err := parseStat([]byte(tt.line))

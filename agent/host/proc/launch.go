@@ -81,7 +81,8 @@ func expand(read func(name string, limit int64) []byte, directory string, argume
 // isMain reports whether the argument may name what java runs: later ones are the application's,
 // and none of these is an argument file.
 func isMain(arguments []string, i int) bool {
-	return arguments[i] == "-jar" || arguments[i] == "-m" || arguments[i] == "--module" || strings.HasPrefix(arguments[i], "--module=") ||
+	return arguments[i] == "-jar" || arguments[i] == "-m" || arguments[i] == "--module" ||
+		strings.HasPrefix(arguments[i], "--module=") ||
 		!strings.HasPrefix(arguments[i], "-") && !takesValue(arguments[i-1])
 }
 

@@ -29,7 +29,8 @@ func TestParseMapping(t *testing.T) {
 		{name: "spaces", line: fields + "/opt/my  app/x.so ", want: at("/opt/my  app/x.so "), isFile: true},
 		{name: "newline", line: fields + `/opt/a\012b`, want: at("/opt/a\nb"), isFile: true},
 		{name: "other backslashes", line: fields + `/opt/a\011b\\`, want: at(`/opt/a\011b\\`), isFile: true},
-		{name: "forged line in the path", line: fields + `/opt/x\0127f0000000000-7f0000009000 r-xp 0 00:00 1 /lib/libjvm.so`,
+		{name: "forged line in the path", line: fields +
+			`/opt/x\0127f0000000000-7f0000009000 r-xp 0 00:00 1 /lib/libjvm.so`,
 			want: at("/opt/x\n7f0000000000-7f0000009000 r-xp 0 00:00 1 /lib/libjvm.so"), isFile: true},
 		{name: "deleted", line: fields + "/usr/lib/x.so (deleted)", want: deleted("/usr/lib/x.so"), isFile: true},
 		{name: "deleted twice", line: fields + "/x (deleted) (deleted)", want: deleted("/x (deleted)"), isFile: true},
@@ -42,7 +43,8 @@ func TestParseMapping(t *testing.T) {
 		{name: "vdso", line: "7ffd0-7ffe0 r-xp 00000000 00:00 0                  [vdso]",
 			want: Mapping{Start: 0x7ffd0, Limit: 0x7ffe0, Read: true, Exec: true, Path: "[vdso]"}},
 		{name: "named anonymous memory", line: "7ffd0-7ffe0 rw-s 00000000 00:00 0    [anon:my heap]",
-			want: Mapping{Start: 0x7ffd0, Limit: 0x7ffe0, Read: true, Write: true, Shared: true, Path: "[anon:my heap]"}},
+			want: Mapping{Start: 0x7ffd0, Limit: 0x7ffe0, Read: true, Write: true, Shared: true,
+				Path: "[anon:my heap]"}},
 		{name: "last page", line: "ffffffffff600000-ffffffffffffffff --xp 00000000 00:00 0 [vsyscall]",
 			want: Mapping{Start: 0xffffffffff600000, Limit: 1<<64 - 1, Exec: true, Path: "[vsyscall]"}},
 
@@ -50,7 +52,8 @@ func TestParseMapping(t *testing.T) {
 		{name: "cut", line: "7f0000001000-7f0000003000 r-xp 0000", err: ErrMalformed},
 		{name: "reversed", line: "7f0000003000-7f0000001000 r-xp 00000000 00:00 0", err: ErrMalformed},
 		{name: "nothing in it", line: "7f0000001000-7f0000001000 r-xp 00000000 00:00 0", err: ErrMalformed},
-		{name: "address of 65 bits", line: "1ffffffffffffffff-2ffffffffffffffff r-xp 00000000 00:00 0", err: ErrMalformed},
+		{name: "address of 65 bits", line: "1ffffffffffffffff-2ffffffffffffffff r-xp 00000000 00:00 0",
+			err: ErrMalformed},
 		{name: "device of 33 bits", line: "1000-2000 r-xp 00000000 100000000:00 0", err: ErrMalformed},
 		{name: "three permissions", line: "1000-2000 r-x 00000000 00:00 0", err: ErrMalformed},
 	} {
@@ -161,7 +164,8 @@ func TestMapsOfThisProcess(t *testing.T) {
 var writable = os.Getpid()
 
 func FuzzParseMaps(f *testing.F) {
-	f.Add([]byte("7f0000001000-7f0000003000 r-xp 00002000 fe:00 247766      /opt/a\\012b (deleted)\n1-2 ---s 0 0:0 0\n"))
+	f.Add([]byte("7f0000001000-7f0000003000 r-xp 00002000 fe:00 247766      /opt/a\\012b (deleted)\n1-2 ---s 0 0:0 " +
+		"0\n"))
 	f.Add([]byte("5000-6000 r-xp 00000000 08:01 7 /" + strings.Repeat("x", maxMapLine)))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		maps, err := parseMaps(strings.NewReader(string(b)), nil)

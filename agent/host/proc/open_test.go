@@ -28,7 +28,8 @@ func fakeRoot(t *testing.T) (root Root, dir string) {
 func fakeStatus(t *testing.T, root Root, uid, gid int) {
 	t.Helper()
 	must(t, os.WriteFile(filepath.Join(string(root), "1", "status"), fmt.Appendf(nil,
-		"Name:\tjava\nTgid:\t1\nUid:\t%d\t%[1]d\t%[1]d\t%[1]d\nGid:\t%d\t%[2]d\t%[2]d\t%[2]d\nNSpid:\t1\n", uid, gid), 0o644))
+		"Name:\tjava\nTgid:\t1\nUid:\t%d\t%[1]d\t%[1]d\t%[1]d\nGid:\t%d\t%[2]d\t%[2]d\t%[2]d\nNSpid:\t1\n", uid, gid),
+		0o644))
 }
 
 func must(t *testing.T, err error) {

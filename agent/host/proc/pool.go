@@ -11,9 +11,10 @@ import (
 
 // PoolOptions are the bounds of a Pool. Zero fields take the defaults named below.
 type PoolOptions struct {
-	Workers       int             // calls that run at once, of processes that answered before; and as many of others: 4
-	MaxStuck      int             // abandoned calls, each holding a thread, at which no more are begun: 32
-	MaxOwnerStuck int             // abandoned calls to processes of one Owner at which no more are begun: 4; of one user: 16
+	Workers  int // calls that run at once, of processes that answered before; and as many of others: 4
+	MaxStuck int // abandoned calls, each holding a thread, at which no more are begun: 32
+	// abandoned calls to processes of one Owner at which no more are begun: 4; of one user: 16
+	MaxOwnerStuck int
 	Deadline      time.Duration   // of one call, not counted what it waits for a CPU: 2 s
 	FirstDeadline time.Duration   // of the first call of a kind to a process: 100 ms
 	Backoff       time.Duration   // first quarantine of a target that hung, doubled each time: 10 s

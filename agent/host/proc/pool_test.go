@@ -43,7 +43,8 @@ func TestPoolReturnsTheCallsError(t *testing.T) {
 
 func TestPoolAbandonsACallThatHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := timedPool(PoolOptions{Workers: 1, Backoff: 10 * time.Second, MaxBackoff: 15 * time.Second, FirstDeadline: 2 * time.Second})
+		p := timedPool(PoolOptions{Workers: 1, Backoff: 10 * time.Second, MaxBackoff: 15 * time.Second,
+			FirstDeadline: 2 * time.Second})
 		fn, release := hangs()
 		start := time.Now()
 		if err := p.Do(t.Context(), target1, fn); !errors.Is(err, ErrTimeout) {
@@ -77,7 +78,8 @@ func TestPoolAbandonsACallThatHangs(t *testing.T) {
 
 func TestPoolDoublesTheQuarantine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := timedPool(PoolOptions{Backoff: 10 * time.Second, MaxBackoff: 25 * time.Second, FirstDeadline: 2 * time.Second})
+		p := timedPool(PoolOptions{Backoff: 10 * time.Second, MaxBackoff: 25 * time.Second,
+			FirstDeadline: 2 * time.Second})
 		for _, quarantine := range []time.Duration{10, 20, 25, 25} {
 			fn, release := hangs()
 			if err := p.Do(t.Context(), target1, fn); !errors.Is(err, ErrTimeout) {

@@ -37,7 +37,8 @@ func (r Root) readerOf(pid int) (reader, error) {
 	if err != nil {
 		return reader{}, err
 	}
-	return reader{uid: s.UID, groups: append(s.Groups, s.GID), all: s.UID == 0 && s.ReadsAll && !s.Mixed, everybody: s.Mixed}, nil
+	return reader{uid: s.UID, groups: append(s.Groups, s.GID), all: s.UID == 0 && s.ReadsAll && !s.Mixed,
+		everybody: s.Mixed}, nil
 }
 
 func (u *reader) equal(o *reader) bool {
@@ -123,7 +124,8 @@ func accessList(fd int) []accessEntry {
 	}
 	list := []accessEntry{}
 	for b = b[4:n]; len(b) >= 8; b = b[8:] {
-		list = append(list, accessEntry{binary.LittleEndian.Uint16(b), binary.LittleEndian.Uint16(b[2:]), binary.LittleEndian.Uint32(b[4:])})
+		list = append(list, accessEntry{binary.LittleEndian.Uint16(b), binary.LittleEndian.Uint16(b[2:]),
+			binary.LittleEndian.Uint32(b[4:])})
 	}
 	return list
 }
@@ -144,7 +146,8 @@ func (u *reader) listed(list []accessEntry, st *unix.Stat_t, what uint32) bool {
 		switch {
 		case e.tag == aclUser && e.id == u.uid:
 			return uint32(e.what&mask)&what != 0
-		case e.tag == aclGroupObj && slices.Contains(u.groups, st.Gid), e.tag == aclGroup && slices.Contains(u.groups, e.id):
+		case e.tag == aclGroupObj && slices.Contains(u.groups, st.Gid), e.tag == aclGroup &&
+			slices.Contains(u.groups, e.id):
 			member = true
 			if uint32(e.what)&what != 0 {
 				return uint32(mask)&what != 0

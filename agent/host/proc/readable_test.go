@@ -25,7 +25,8 @@ func TestReadRegularAsUser(t *testing.T) {
 	must(t, os.WriteFile(filepath.Join(dir, "open/readable"), []byte("text"), 0o644))
 	must(t, os.WriteFile(filepath.Join(dir, "open/secret"), []byte("text"), 0o640))
 	var refused []error
-	if got := expand(root.launchFiles(1, &refused), "/", []string{"java", "@/open/readable", "@/open/secret", "@/open/missing"}); len(got) != 2 || got[1] != "text" {
+	if got := expand(root.launchFiles(1, &refused), "/", []string{"java", "@/open/readable", "@/open/secret",
+		"@/open/missing"}); len(got) != 2 || got[1] != "text" {
 		t.Errorf("arguments %q", got)
 	}
 	if len(refused) != 1 || !errors.Is(refused[0], ErrNotOfUser) {
@@ -38,9 +39,12 @@ func TestReadRegularAsSetUID(t *testing.T) {
 	root, dir := fakeRoot(t)
 	must(t, os.WriteFile(filepath.Join(dir, "readable"), []byte("text"), 0o644))
 	must(t, os.WriteFile(filepath.Join(dir, "private"), []byte("text"), 0o600))
-	for ids, want := range map[string]error{fmt.Sprintf("%d %[1]d %[1]d %[1]d", os.Getuid()): nil, "1000 0 0 0": ErrNotOfUser, "1000 1000 0 1000": ErrNotOfUser} {
-		must(t, os.WriteFile(filepath.Join(string(root), "1", "status"), fmt.Appendf(nil, "Name:\tjava\nTgid:\t1\nUid:\t%s\nGid:\t0 0 0 0\nNSpid:\t1\n", ids), 0o644))
-		if text, err := root.readRegular(1, "/private", 100); !errors.Is(err, want) || want == nil && string(text) != "text" {
+	for ids, want := range map[string]error{fmt.Sprintf("%d %[1]d %[1]d %[1]d", os.Getuid()): nil,
+		"1000 0 0 0": ErrNotOfUser, "1000 1000 0 1000": ErrNotOfUser} {
+		must(t, os.WriteFile(filepath.Join(string(root), "1", "status"),
+			fmt.Appendf(nil, "Name:\tjava\nTgid:\t1\nUid:\t%s\nGid:\t0 0 0 0\nNSpid:\t1\n", ids), 0o644))
+		if text, err := root.readRegular(1, "/private", 100); !errors.Is(err, want) || want == nil &&
+			string(text) != "text" {
 			t.Errorf("ids %s: %q, %v, want %v", ids, text, err, want)
 		}
 		if text, err := root.readRegular(1, "/readable", 100); err != nil || string(text) != "text" {
@@ -97,8 +101,10 @@ func TestOpenFileAsTheKernel(t *testing.T) {
 	paths = paths[:len(paths)-1] // the kernel opens directories, too
 	link("loop", "loop")
 	link("missing", "link-to-missing")
-	paths = append(paths, filepath.Join(dir, "link-to-directory/readable"), filepath.Join(dir, "link-to-directory/../"+filepath.Base(dir)+"/readable"),
-		filepath.Join(dir, "readable")+"/", dir+"/readable/../readable", dir+"/roots/../readable", dir+"/roots/private/../../readable")
+	paths = append(paths, filepath.Join(dir, "link-to-directory/readable"),
+		filepath.Join(dir, "link-to-directory/../"+filepath.Base(dir)+"/readable"),
+		filepath.Join(dir, "readable")+"/", dir+"/readable/../readable", dir+"/roots/../readable", dir+
+			"/roots/private/../../readable")
 	if err := os.Link(secret, filepath.Join(dir, "hard")); err == nil {
 		paths = append(paths, filepath.Join(dir, "hard"))
 	}

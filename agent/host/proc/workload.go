@@ -46,7 +46,8 @@ func WorkloadOf(cgroup []byte, l *Launch, comm, host string) Workload {
 		Application: application.Name, Main: application.Main, Unit: printable([]byte(place.unit)),
 		ContainerID: place.id, PodUID: place.podUID,
 	}
-	if w.Unit != "" && (transient.MatchString(w.Unit) || startsOthers[w.Unit] && !strings.HasPrefix(comm, strings.TrimSuffix(strings.TrimSuffix(w.Unit, ".service"), "d"))) {
+	if w.Unit != "" && (transient.MatchString(w.Unit) || startsOthers[w.Unit] &&
+		!strings.HasPrefix(comm, strings.TrimSuffix(strings.TrimSuffix(w.Unit, ".service"), "d"))) {
 		w.Unit = ""
 	}
 	otel := ""
@@ -54,7 +55,8 @@ func WorkloadOf(cgroup []byte, l *Launch, comm, host string) Workload {
 		name := place.container
 		attributes := l.variable("OTEL_RESOURCE_ATTRIBUTES")
 		otel = cmp.Or(l.variable("OTEL_SERVICE_NAME"), attribute(attributes, "service.name"))
-		name = cmp.Or(name, attribute(attributes, "k8s.container.name"), attribute(attributes, "container.name"), l.variable("CONTAINER_NAME"), l.variable("NOMAD_TASK_NAME"))
+		name = cmp.Or(name, attribute(attributes, "k8s.container.name"), attribute(attributes, "container.name"),
+			l.variable("CONTAINER_NAME"), l.variable("NOMAD_TASK_NAME"))
 		// A container's host name is its id unless somebody named it, and that of a pod is the
 		// pod's. It is the machine's if the container shares that network.
 		hostname := l.Hostname
@@ -65,7 +67,8 @@ func WorkloadOf(cgroup []byte, l *Launch, comm, host string) Workload {
 		if pod == "" && place.podUID != "" {
 			pod = hostname
 		}
-		namespace := cmp.Or(attribute(attributes, "k8s.namespace.name"), l.variable("POD_NAMESPACE"), l.variable("K8S_NAMESPACE"), l.variable("KUBERNETES_NAMESPACE"))
+		namespace := cmp.Or(attribute(attributes, "k8s.namespace.name"), l.variable("POD_NAMESPACE"),
+			l.variable("K8S_NAMESPACE"), l.variable("KUBERNETES_NAMESPACE"))
 		if pod != "" {
 			name = cmp.Or(name, podOwner(pod))
 		}
@@ -76,7 +79,8 @@ func WorkloadOf(cgroup []byte, l *Launch, comm, host string) Workload {
 	if application.Generic {
 		specific, generic = "", application.Name
 	}
-	w.Service = cmp.Or(w.Unit, specific, printable([]byte(otel)), w.Container, generic, w.ContainerID, printable([]byte(comm)))
+	w.Service = cmp.Or(w.Unit, specific, printable([]byte(otel)), w.Container, generic, w.ContainerID,
+		printable([]byte(comm)))
 	return w
 }
 
@@ -95,7 +99,8 @@ var podSuffix = regexp.MustCompile(`(?:-[0-9bcdf-hj-np-tv-xz]{8,10})?-[bcdf-hj-n
 // startsOthers are units whose processes are mostly started by somebody else: what runs in them is
 // not the unit's service.
 var startsOthers = map[string]bool{
-	"cron.service": true, "crond.service": true, "cronie.service": true, "anacron.service": true, "atd.service": true, "ssh.service": true, "sshd.service": true,
+	"cron.service": true, "crond.service": true, "cronie.service": true, "anacron.service": true, "atd.service": true,
+	"ssh.service": true, "sshd.service": true,
 	"gdm.service": true, "sddm.service": true, "lightdm.service": true, "display-manager.service": true,
 	"rescue.service": true, "emergency.service": true, "screen.service": true, "tmux.service": true,
 }
@@ -213,7 +218,8 @@ func containerName(component string) string {
 		return name
 	}
 	name, ok := strings.CutPrefix(component, "machine-")
-	if name, scope := strings.CutSuffix(name, ".scope"); ok && scope && !strings.HasPrefix(name, "qemu") { // a whole machine
+	// a whole machine
+	if name, scope := strings.CutSuffix(name, ".scope"); ok && scope && !strings.HasPrefix(name, "qemu") {
 		return strings.ReplaceAll(name, `\x2d`, "-") // as systemd writes a dash in a name
 	}
 	return ""

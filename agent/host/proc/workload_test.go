@@ -15,17 +15,22 @@ func TestService(t *testing.T) {
 	for _, tt := range []struct{ name, cgroup, want string }{
 		{"unit", "0::/system.slice/nginx.service\n", "nginx.service"},
 		{"part of a unit", "0::/system.slice/web.service/workers\n", "web.service"},
-		{"unit of a user", "0::/user.slice/user-1000.slice/user@1000.service/app.slice/app-ide.service\n", "app-ide.service"},
+		{"unit of a user", "0::/user.slice/user-1000.slice/user@1000.service/app.slice/app-ide.service\n",
+			"app-ide.service"},
 		{"session of a user", "0::/user.slice/user-1000.slice/user@1000.service/app.slice/vte-spawn-1.scope\n", "java"},
 		{"login", "0::/user.slice/user-1000.slice/session-3.scope\n", "java"},
 		{"Docker with systemd", "0::/system.slice/docker-" + hexID + ".scope\n", shortID},
 		{"Docker with cgroupfs", "0::/docker/" + hexID + "\n", shortID},
-		{"Kubernetes with containerd", "0::/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod1_2.slice/cri-containerd-" + hexID + ".scope\n", shortID},
+		{"Kubernetes with containerd",
+			"0::/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod1_2.slice/cri-containerd-" + hexID +
+				".scope\n", shortID},
 		{"Kubernetes with cgroupfs", "0::/kubepods/besteffort/pod0a1b2c/" + hexID + "\n", shortID},
-		{"containers below their runtime's unit", "0::/system.slice/containerd.service/kubepods-pod1.slice:cri-containerd:" + hexID + "\n", shortID},
+		{"containers below their runtime's unit",
+			"0::/system.slice/containerd.service/kubepods-pod1.slice:cri-containerd:" + hexID + "\n", shortID},
 		{"Podman", "0::/machine.slice/libpod-" + hexID + ".scope/container\n", shortID},
 		{"Podman started by a unit", "0::/system.slice/db.service/libpod-payload-" + hexID + "\n", "db.service"},
-		{"unit inside a container", "0::/system.slice/docker-" + hexID + ".scope/system.slice/app.service\n", "app.service"},
+		{"unit inside a container", "0::/system.slice/docker-" + hexID + ".scope/system.slice/app.service\n",
+			"app.service"},
 		{"outside the agent's namespace", "0::/../../system.slice/nginx.service\n", "nginx.service"},
 		{"version 1", "12:cpu,cpuacct:/system.slice\n4:memory:/system.slice/a.service\n1:name=systemd:/system.slice/b.service\n", "b.service"},
 		{"version 1 without systemd", "4:memory:/docker/" + hexID + "\n3:cpuset:/\n", shortID},
@@ -56,7 +61,8 @@ func TestService(t *testing.T) {
 			if strings.HasSuffix(tt.want, ".service") {
 				return
 			}
-			if got := WorkloadOf([]byte(tt.cgroup), &Launch{Arguments: []string{"java", "com.acme.Shop"}}, "java", "host").Service; got != "com.acme.Shop" {
+			if got := WorkloadOf([]byte(tt.cgroup), &Launch{Arguments: []string{"java", "com.acme.Shop"}}, "java",
+				"host").Service; got != "com.acme.Shop" {
 				t.Errorf("Service of a JVM = %q", got)
 			}
 		})
@@ -98,24 +104,39 @@ func TestWorkload(t *testing.T) {
 		comm         string
 		want         Workload
 	}{
-		{"daemon of cron", "0::/system.slice/cron.service\n", Launch{}, "cron", Workload{Service: "cron.service", Unit: "cron.service"}},
-		{"daemon of ssh", "0::/system.slice/ssh.service\n", Launch{}, "sshd", Workload{Service: "ssh.service", Unit: "ssh.service"}},
-		{"container without a name", docker, Launch{Hostname: shortID}, "nginx", Workload{Service: shortID, ContainerID: shortID}},
-		{"container with a host name", docker, Launch{Hostname: "web"}, "nginx", Workload{Service: "web", Container: "web", ContainerID: shortID}},
-		{"container in the machine's network", docker, Launch{Hostname: "host"}, "nginx", Workload{Service: shortID, ContainerID: shortID}},
-		{"generic jar in a container", docker, Launch{Arguments: []string{"java", "-jar", "app.jar"}, Hostname: "web", Directory: "/app"}, "java",
+		{"daemon of cron", "0::/system.slice/cron.service\n", Launch{}, "cron",
+			Workload{Service: "cron.service", Unit: "cron.service"}},
+		{"daemon of ssh", "0::/system.slice/ssh.service\n", Launch{}, "sshd",
+			Workload{Service: "ssh.service", Unit: "ssh.service"}},
+		{"container without a name", docker, Launch{Hostname: shortID}, "nginx",
+			Workload{Service: shortID, ContainerID: shortID}},
+		{"container with a host name", docker, Launch{Hostname: "web"}, "nginx",
+			Workload{Service: "web", Container: "web", ContainerID: shortID}},
+		{"container in the machine's network", docker, Launch{Hostname: "host"}, "nginx",
+			Workload{Service: shortID, ContainerID: shortID}},
+		{"generic jar in a container", docker, Launch{Arguments: []string{"java", "-jar", "app.jar"}, Hostname: "web",
+			Directory: "/app"}, "java",
 			Workload{Service: "web", Container: "web", ContainerID: shortID, Application: "app", Main: "app"}},
-		{"generic jar in a container without a name", docker, Launch{Arguments: []string{"java", "-jar", "app.jar"}, Directory: "/opt/shop"}, "java",
+		{"generic jar in a container without a name", docker, Launch{Arguments: []string{"java", "-jar", "app.jar"},
+			Directory: "/opt/shop"}, "java",
 			Workload{Service: "shop", ContainerID: shortID, Application: "shop", Main: "app"}},
-		{"telemetry of a program that is no JVM", docker, Launch{Arguments: []string{"nginx"}, Environment: []string{"OTEL_SERVICE_NAME=front"}, Hostname: shortID}, "nginx",
+		{"telemetry of a program that is no JVM", docker, Launch{Arguments: []string{"nginx"},
+			Environment: []string{"OTEL_SERVICE_NAME=front"}, Hostname: shortID}, "nginx",
 			Workload{Service: "front", ContainerID: shortID}},
-		{"pod of a deployment", pod, Launch{Arguments: []string{"nginx"}, Environment: []string{"POD_NAMESPACE=prod"}, Hostname: "shop-7d9f8b6c5-x2x4z"}, "nginx",
-			Workload{Service: "shop", Container: "shop", ContainerID: shortID, PodUID: uid, Pod: "shop-7d9f8b6c5-x2x4z", Namespace: "prod"}},
-		{"pod of a stateful set", pod, Launch{Hostname: "db-0"}, "postgres", Workload{Service: "db", Container: "db", ContainerID: shortID, PodUID: uid, Pod: "db-0"}},
-		{"pod as telemetry has it", pod, Launch{Environment: []string{"OTEL_RESOURCE_ATTRIBUTES=k8s.pod.name=a-b, k8s.namespace.name=n,k8s.container.name=envoy"}, Hostname: "a-b"}, "envoy",
-			Workload{Service: "envoy", Container: "envoy", ContainerID: shortID, PodUID: uid, Pod: "a-b", Namespace: "n"}},
-		{"hostile", pod, Launch{Hostname: "\x1b[2J", Environment: []string{"POD_NAME=\x1b[2J", "POD_NAMESPACE=\u202e"}}, "x",
-			Workload{Service: "?[2J", Container: "?[2J", ContainerID: shortID, PodUID: uid, Pod: "?[2J", Namespace: "?"}},
+		{"pod of a deployment", pod, Launch{Arguments: []string{"nginx"}, Environment: []string{"POD_NAMESPACE=prod"},
+			Hostname: "shop-7d9f8b6c5-x2x4z"}, "nginx",
+			Workload{Service: "shop", Container: "shop", ContainerID: shortID, PodUID: uid, Pod: "shop-7d9f8b6c5-x2x4z",
+				Namespace: "prod"}},
+		{"pod of a stateful set", pod, Launch{Hostname: "db-0"}, "postgres",
+			Workload{Service: "db", Container: "db", ContainerID: shortID, PodUID: uid, Pod: "db-0"}},
+		{"pod as telemetry has it", pod, Launch{Environment: []string{"OTEL_RESOURCE_ATTRIBUTES=k8s.pod.name=a-b, " +
+			"k8s.namespace.name=n,k8s.container.name=envoy"}, Hostname: "a-b"}, "envoy",
+			Workload{Service: "envoy", Container: "envoy", ContainerID: shortID, PodUID: uid, Pod: "a-b",
+				Namespace: "n"}},
+		{"hostile", pod, Launch{Hostname: "\x1b[2J", Environment: []string{"POD_NAME=\x1b[2J", "POD_NAMESPACE=\u202e"}},
+			"x",
+			Workload{Service: "?[2J", Container: "?[2J", ContainerID: shortID, PodUID: uid, Pod: "?[2J",
+				Namespace: "?"}},
 	} {
 		if got := WorkloadOf([]byte(tt.cgroup), &tt.launch, tt.comm, "host"); got != tt.want {
 			t.Errorf("%s:\n%+v, want\n%+v", tt.name, got, tt.want)
@@ -125,7 +146,8 @@ func TestWorkload(t *testing.T) {
 
 func TestPodOwner(t *testing.T) {
 	for pod, want := range map[string]string{
-		"shop-7d9f8b6c5-x2x4z": "shop", "shop-cart-6b7f-x2x4z": "shop-cart-6b7f", "agent-x2x4z": "agent", "db-12": "db", "shop": "shop", "my-store": "my-store",
+		"shop-7d9f8b6c5-x2x4z": "shop", "shop-cart-6b7f-x2x4z": "shop-cart-6b7f", "agent-x2x4z": "agent", "db-12": "db",
+		"shop": "shop", "my-store": "my-store",
 		"-x2x4z": "-x2x4z", "shop-hello": "shop-hello", "job-28912345-x2x4z": "job",
 	} {
 		if got := podOwner(pod); got != want {

@@ -28,7 +28,8 @@ var (
 	// ErrNotSocket: a file or a link has the name. It is left alone.
 	ErrNotSocket = errors.New("it exists and is not a socket")
 	// ErrForeign: another user has the name, or the name of the lock. It is left alone.
-	ErrForeign = errors.New("it belongs to another user: remove it, or use a directory that only root, or the agent's user, can write to")
+	ErrForeign = errors.New("it belongs to another user: remove it, or use a directory that only root, or the " +
+		"agent's user, can write to")
 )
 
 // A Listener is the socket at a path, and the lock on it.
@@ -86,7 +87,8 @@ type socket struct {
 // takeLock takes the lock, which distinguishes a socket that is about to be used from one that a
 // killed agent left behind.
 func (s *socket) takeLock() (*os.File, error) {
-	fd, err := unix.Openat(s.dir, s.name+".lock", unix.O_RDWR|unix.O_CREAT|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0o600)
+	fd, err := unix.Openat(s.dir, s.name+".lock",
+		unix.O_RDWR|unix.O_CREAT|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("open its lock %s.lock: %w", s.path, err)
 	}

@@ -59,16 +59,19 @@ func TestListen(t *testing.T) {
 // What is in the way is left alone: files, links, and sockets on which others listen.
 func TestListenInTheWay(t *testing.T) {
 	dir := t.TempDir()
-	file, link, dangling, other := filepath.Join(dir, "file"), filepath.Join(dir, "link"), filepath.Join(dir, "dangling"), filepath.Join(dir, "other")
+	file, link, dangling, other := filepath.Join(dir, "file"), filepath.Join(dir, "link"),
+		filepath.Join(dir, "dangling"), filepath.Join(dir, "other")
 	l, err := net.Listen("unix", other)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	if err := errors.Join(os.WriteFile(file, []byte("precious"), 0o600), os.Symlink(other, link), os.Symlink("nowhere", dangling)); err != nil {
+	if err := errors.Join(os.WriteFile(file, []byte("precious"), 0o600), os.Symlink(other, link),
+		os.Symlink("nowhere", dangling)); err != nil {
 		t.Fatal(err)
 	}
-	for path, want := range map[string]error{file: ErrNotSocket, link: ErrNotSocket, dangling: ErrNotSocket, other: ErrInUse} {
+	for path, want := range map[string]error{file: ErrNotSocket, link: ErrNotSocket, dangling: ErrNotSocket,
+		other: ErrInUse} {
 		for _, network := range []string{"unix", "unixpacket"} {
 			if l, err := Listen(network, path, everybody); !errors.Is(err, want) {
 				t.Errorf("%s: %v, %v, want %v", path, l, err, want)
@@ -90,7 +93,8 @@ func TestListenInTheWay(t *testing.T) {
 // in one above.
 func TestListenInDirectories(t *testing.T) {
 	for mode, want := range map[os.FileMode]error{
-		0o755: nil, 0o700: nil, 0o775: outfile.ErrReplaceable, 0o777: outfile.ErrReplaceable, 0o777 | os.ModeSticky: nil,
+		0o755: nil, 0o700: nil, 0o775: outfile.ErrReplaceable, 0o777: outfile.ErrReplaceable,
+		0o777 | os.ModeSticky: nil,
 	} {
 		dir := t.TempDir()
 		if err := errors.Join(os.Mkdir(filepath.Join(dir, "own"), 0o755), os.Chmod(dir, mode)); err != nil {
@@ -117,8 +121,10 @@ func TestListenAmongOthers(t *testing.T) {
 	needs.Root(t, "another user's files")
 	const nobody = 65534
 	dir, to := t.TempDir(), t.TempDir()
-	if err := errors.Join(os.Chmod(dir, 0o777|os.ModeSticky), os.Mkdir(filepath.Join(dir, "theirs"), 0o755), os.Mkdir(filepath.Join(dir, "theirs/roots"), 0o755),
-		os.Symlink(to, filepath.Join(dir, "link")), os.Symlink(to, filepath.Join(dir, "roots-link")), os.WriteFile(filepath.Join(dir, "locked.lock"), nil, 0o666)); err != nil {
+	if err := errors.Join(os.Chmod(dir, 0o777|os.ModeSticky), os.Mkdir(filepath.Join(dir, "theirs"), 0o755),
+		os.Mkdir(filepath.Join(dir, "theirs/roots"), 0o755),
+		os.Symlink(to, filepath.Join(dir, "link")), os.Symlink(to, filepath.Join(dir, "roots-link")),
+		os.WriteFile(filepath.Join(dir, "locked.lock"), nil, 0o666)); err != nil {
 		t.Fatal(err)
 	}
 	for _, name := range []string{"dead", "owned"} {
@@ -135,7 +141,8 @@ func TestListenAmongOthers(t *testing.T) {
 		}
 	}
 	for name, want := range map[string]error{
-		"theirs/a.sock": outfile.ErrForeign, "theirs/roots/a.sock": outfile.ErrForeign, "link/a.sock": outfile.ErrForeign, "locked": ErrForeign, "dead": ErrForeign, "roots-link/a.sock": nil,
+		"theirs/a.sock": outfile.ErrForeign, "theirs/roots/a.sock": outfile.ErrForeign,
+		"link/a.sock": outfile.ErrForeign, "locked": ErrForeign, "dead": ErrForeign, "roots-link/a.sock": nil,
 	} {
 		l, err := Listen("unix", filepath.Join(dir, name), everybody)
 		if !errors.Is(err, want) {

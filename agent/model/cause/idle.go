@@ -12,23 +12,32 @@ import (
 // idleCauses, and not for a lock of the pool or for memory.
 var idleRules = compile([]rule{
 	// Pools.
-	{"java.util.concurrent.ThreadPoolExecutor.getTask java.util.concurrent.ScheduledThreadPoolExecutor$DelayedWorkQueue.take " +
-		"java.util.concurrent.ScheduledThreadPoolExecutor$DelayedWorkQueue.poll java.util.concurrent.ForkJoinPool.awaitWork java.util.concurrent.ForkJoinPool.idleAwaitWork " +
-		"org.apache.tomcat.util.threads.ThreadPoolExecutor.getTask org.eclipse.jetty.util.thread.QueuedThreadPool.idleJobPoll " +
-		"org.eclipse.jetty.util.thread.QueuedThreadPool$Runner.idleJobPoll io.netty.util.concurrent.SingleThreadEventExecutor.takeTask", Idle},
+	{"java.util.concurrent.ThreadPoolExecutor.getTask " +
+		"java.util.concurrent.ScheduledThreadPoolExecutor$DelayedWorkQueue.take " +
+		"java.util.concurrent.ScheduledThreadPoolExecutor$DelayedWorkQueue.poll " +
+		"java.util.concurrent.ForkJoinPool.awaitWork java.util.concurrent.ForkJoinPool.idleAwaitWork " +
+		"org.apache.tomcat.util.threads.ThreadPoolExecutor.getTask " +
+		"org.eclipse.jetty.util.thread.QueuedThreadPool.idleJobPoll " +
+		"org.eclipse.jetty.util.thread.QueuedThreadPool$Runner.idleJobPoll " +
+		"io.netty.util.concurrent.SingleThreadEventExecutor.takeTask", Idle},
 	// Timers, and threads of the class library.
-	{"java.util.TimerThread.mainLoop java.util.concurrent.DelayScheduler.loop java.lang.VirtualThread.takeVirtualThreadListToUnblock io.netty.util.HashedWheelTimer$Worker.waitForNextTick java.lang.ref.ReferenceQueue.remove " +
+	{"java.util.TimerThread.mainLoop java.util.concurrent.DelayScheduler.loop " +
+		"java.lang.VirtualThread.takeVirtualThreadListToUnblock " +
+		"io.netty.util.HashedWheelTimer$Worker.waitForNextTick java.lang.ref.ReferenceQueue.remove " +
 		"java.lang.ref.Reference$ReferenceHandler.run java.lang.ref.Finalizer$FinalizerThread.run", Idle},
 	// Event loops.
-	{"sun.nio.ch.SelectorImpl.select sun.nio.ch.SelectorImpl.lockAndDoSelect io.netty.channel.epoll.Native.epollWait io.netty.channel.epoll.EpollEventLoop.epollWait " +
+	{"sun.nio.ch.SelectorImpl.select sun.nio.ch.SelectorImpl.lockAndDoSelect io.netty.channel.epoll.Native.epollWait " +
+		"io.netty.channel.epoll.EpollEventLoop.epollWait " +
 		"ep_poll do_epoll_wait", Idle},
 	// The end of the program, by the thread that ends the VM after it.
 	{"Threads::destroy_vm jni_DestroyJavaVM", Idle},
 	// Accept.
-	{"java.net.ServerSocket.accept java.net.ServerSocket.implAccept sun.nio.ch.ServerSocketChannelImpl.accept inet_csk_accept unix_accept vsock_accept __sys_accept4", Idle},
+	{"java.net.ServerSocket.accept java.net.ServerSocket.implAccept sun.nio.ch.ServerSocketChannelImpl.accept " +
+		"inet_csk_accept unix_accept vsock_accept __sys_accept4", Idle},
 })
 
-var idleCauses = map[string]bool{Park: true, Wait: true, Sleep: true, Poll: true, Socket: true, Futex: true, VMCall: true}
+var idleCauses = map[string]bool{Park: true, Wait: true, Sleep: true, Poll: true, Socket: true, Futex: true,
+	VMCall: true}
 
 // idleThreads are how names of threads begin that only wait for work, and often do so all the time,
 // so that their stacks are not known: those of the class library.
@@ -40,7 +49,8 @@ var launchers = map[string]bool{"java": true, "DestroyJavaVM": true}
 
 // ofLibrary reports whether a thread with that name is one of idleThreads, or of launchers.
 func ofLibrary(thread string) bool {
-	return launchers[thread] || slices.ContainsFunc(idleThreads[:], func(name string) bool { return strings.HasPrefix(thread, name) })
+	return launchers[thread] || slices.ContainsFunc(idleThreads[:],
+		func(name string) bool { return strings.HasPrefix(thread, name) })
 }
 
 // hasJava reports whether a frame is of Java.

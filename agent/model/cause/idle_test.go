@@ -8,18 +8,23 @@ import (
 
 func TestIsIdle(t *testing.T) {
 	const park = "futex_wait |jdk.internal.misc.Unsafe.park java.util.concurrent.locks.LockSupport.park "
-	const take = "java.util.concurrent.LinkedBlockingQueue.take java.util.concurrent.ThreadPoolExecutor.getTask java.util.concurrent.ThreadPoolExecutor.runWorker"
+	const take = "java.util.concurrent.LinkedBlockingQueue.take java.util.concurrent.ThreadPoolExecutor.getTask " +
+		"java.util.concurrent.ThreadPoolExecutor.runWorker"
 	for _, tt := range []struct {
 		name, cause, thread, stack string
 		want                       bool
 	}{
 		{"pool", Park, "http-1", park + take, true},
 		{"the lock of the pool's queue", Lock, "http-1", park + take, false},
-		{"a pool's thread in a task", Park, "http-1", park + "java.util.concurrent.FutureTask.get Shop.order java.util.concurrent.ThreadPoolExecutor.runWorker", false},
+		{"a pool's thread in a task", Park, "http-1", park +
+			"java.util.concurrent.FutureTask.get Shop.order java.util.concurrent.ThreadPoolExecutor.runWorker", false},
 		{"fork and join", Park, "ForkJoinPool-1", park + "java.util.concurrent.ForkJoinPool.awaitWork", true},
-		{"what wakes virtual threads since JDK 25", Park, "ForkJoinPool-1-", park + "java.util.concurrent.DelayScheduler.loop", true},
-		{"what wakes virtual threads that waited for monitors", VMCall, "VirtualThread-u", "futex_wait |pthread_cond_wait java.lang.VirtualThread.takeVirtualThreadListToUnblock", true},
-		{"event loop", Poll, "nio-1", "ep_poll do_epoll_wait |sun.nio.ch.EPoll.wait sun.nio.ch.SelectorImpl.lockAndDoSelect", true},
+		{"what wakes virtual threads since JDK 25", Park, "ForkJoinPool-1-", park +
+			"java.util.concurrent.DelayScheduler.loop", true},
+		{"what wakes virtual threads that waited for monitors", VMCall, "VirtualThread-u",
+			"futex_wait |pthread_cond_wait java.lang.VirtualThread.takeVirtualThreadListToUnblock", true},
+		{"event loop", Poll, "nio-1", "ep_poll do_epoll_wait |sun.nio.ch.EPoll.wait " +
+			"sun.nio.ch.SelectorImpl.lockAndDoSelect", true},
 		{"event loop of a native program", Poll, "nginx", "ep_poll do_epoll_wait |epoll_wait", true},
 		{"a socket with a timeout", Poll, "http-1", "do_sys_poll |poll sun.nio.ch.NioSocketImpl.timedRead", false},
 		{"accept", Socket, "acceptor", "inet_csk_accept |accept sun.nio.ch.ServerSocketChannelImpl.accept", true},
@@ -32,7 +37,8 @@ func TestIsIdle(t *testing.T) {
 		{"the launcher of a JVM", Unknown, "java", "|", true},
 		{"the launcher of a JVM, by its stack", Futex, "java", "futex_wait |__futex_abstimed_wait_common", true},
 		{"the main thread at the end", Futex, "DestroyJavaVM", "futex_wait |__futex_abstimed_wait_common", true},
-		{"the end of an embedded JVM", Futex, "app", "futex_wait |Monitor::wait Threads::destroy_vm jni_DestroyJavaVM main", true},
+		{"the end of an embedded JVM", Futex, "app",
+			"futex_wait |Monitor::wait Threads::destroy_vm jni_DestroyJavaVM main", true},
 		{"a futex of another thread", Futex, "http-1", "futex_wait |__futex_abstimed_wait_common", false},
 		{"a thread that never went on", Unknown, "http-1", "|", false},
 		{"a thread of the class library in a file", Disk, "Finalizer", "|", false},

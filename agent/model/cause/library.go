@@ -8,9 +8,12 @@ import (
 // waiting are how names of methods of the class library begin that are part of how threads wait,
 // not of why.
 var waiting = [...]string{
-	"jdk.internal.misc.Unsafe.park", "jdk.internal.misc.Unsafe.unpark", "sun.misc.Unsafe.park", "sun.misc.Unsafe.unpark",
+	"jdk.internal.misc.Unsafe.park", "jdk.internal.misc.Unsafe.unpark", "sun.misc.Unsafe.park",
+	"sun.misc.Unsafe.unpark",
 	"java.util.concurrent.", "java.lang.Object.wait", "java.lang.Thread.sleep", "java.lang.Thread.join",
-	"jdk.internal.vm.Continuation.", "java.lang.VirtualThread.", "java.lang.System$", "jdk.internal.misc.VirtualThreads.", // virtual threads
+	// virtual threads
+	"jdk.internal.vm.Continuation.", "java.lang.VirtualThread.", "java.lang.System$",
+	"jdk.internal.misc.VirtualThreads.",
 	"java.lang.ref.ReferenceQueue", "sun.nio.ch.", "java.nio.channels.", "java.net.", "java.io.",
 }
 

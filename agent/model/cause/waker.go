@@ -14,8 +14,10 @@ const (
 )
 
 // wakeFunctions are those of the kernel that wake a thread, and lists of them.
-var wakeFunctions = setOf("__traceiter_sched_waking try_to_wake_up wake_up_process wake_up_state wake_up_q default_wake_function autoremove_wake_function " +
-	"woken_wake_function __wake_up_common __wake_up_common_lock __wake_up __wake_up_sync_key swake_up_locked swake_up_one complete")
+var wakeFunctions = setOf("__traceiter_sched_waking try_to_wake_up wake_up_process wake_up_state wake_up_q " +
+	"default_wake_function autoremove_wake_function " +
+	"woken_wake_function __wake_up_common __wake_up_common_lock __wake_up __wake_up_sync_key swake_up_locked " +
+	"swake_up_one complete")
 
 // maxWaking bounds how far in a stack they are looked for: programs that follow the kernel are
 // further in.
@@ -24,19 +26,26 @@ const maxWaking = 16
 // wakerRules are of functions of the kernel in interrupts and its own threads; the innermost frame
 // that has a rule counts.
 var wakerRules = compile([]rule{
-	{"hrtimer_wakeup process_timeout call_timer_fn run_timer_softirq __run_timers hrtimer_interrupt __hrtimer_run_queues hrtimer_run_softirq posix_timer_fn it_real_fn " +
+	{"hrtimer_wakeup process_timeout call_timer_fn run_timer_softirq __run_timers hrtimer_interrupt " +
+		"__hrtimer_run_queues hrtimer_run_softirq posix_timer_fn it_real_fn " +
 		"timerfd_tmrproc timerfd_alarmproc alarmtimer_fired alarm_handle_timer", Timer},
-	{"net_rx_action net_tx_action process_backlog __napi_poll napi_poll napi_threaded_poll __netif_receive_skb netif_receive_skb_internal", Network},
-	{"blk_mq_end_request blk_mq_end_request_batch blk_complete_reqs blk_update_request blk_done_softirq blk_mq_complete_request bio_endio scsi_io_completion " +
+	{"net_rx_action net_tx_action process_backlog __napi_poll napi_poll napi_threaded_poll __netif_receive_skb " +
+		"netif_receive_skb_internal", Network},
+	{"blk_mq_end_request blk_mq_end_request_batch blk_complete_reqs blk_update_request blk_done_softirq " +
+		"blk_mq_complete_request bio_endio scsi_io_completion " +
 		"folio_end_writeback end_page_writeback folio_end_read iomap_dio_bio_end_io", Disk},
 })
 
 // interruptFunctions are where the kernel handles interrupts; so do those with interruptPrefixes.
 var (
-	interruptFunctions = setOf("common_interrupt asm_common_interrupt __common_interrupt asm_call_irq_on_stack handle_irq_event __handle_irq_event_percpu handle_edge_irq " +
-		"handle_fasteoi_irq generic_handle_domain_irq handle_percpu_devid_irq hrtimer_interrupt irq_exit irq_exit_rcu __irq_exit_rcu gic_handle_irq do_interrupt_handler " +
-		"el0_interrupt el1_interrupt xen_evtchn_do_upcall xen_pv_evtchn_do_upcall irq_work_run generic_smp_call_function_single_interrupt")
-	interruptPrefixes = [...]string{"sysvec_", "asm_sysvec_", "__sysvec_", "instr_sysvec_", "fred_sysvec_", "fred_extint", "el1h_64_irq", "el0t_64_irq", "exc_nmi", "asm_exc_nmi"}
+	interruptFunctions = setOf("common_interrupt asm_common_interrupt __common_interrupt asm_call_irq_on_stack " +
+		"handle_irq_event __handle_irq_event_percpu handle_edge_irq " +
+		"handle_fasteoi_irq generic_handle_domain_irq handle_percpu_devid_irq hrtimer_interrupt irq_exit " +
+		"irq_exit_rcu __irq_exit_rcu gic_handle_irq do_interrupt_handler " +
+		"el0_interrupt el1_interrupt xen_evtchn_do_upcall xen_pv_evtchn_do_upcall irq_work_run " +
+		"generic_smp_call_function_single_interrupt")
+	interruptPrefixes = [...]string{"sysvec_", "asm_sysvec_", "__sysvec_", "instr_sysvec_", "fred_sysvec_",
+		"fred_extint", "el1h_64_irq", "el0t_64_irq", "exc_nmi", "asm_exc_nmi"}
 )
 
 // softFunctions are where the kernel handles what interrupts have left to do: at their end, in a
@@ -67,8 +76,9 @@ type KernelFrame struct {
 func KernelFrameOf(function string) KernelFrame {
 	function = plain(function)
 	f := KernelFrame{
-		wakes: wakeFunctions[function], interrupt: interruptFunctions[function], soft: softFunctions[function], given: givenFunctions[function],
-		sent: function == sentHere, by: wakerRules.of(function),
+		wakes: wakeFunctions[function], interrupt: interruptFunctions[function], soft: softFunctions[function],
+		given: givenFunctions[function],
+		sent:  function == sentHere, by: wakerRules.of(function),
 	}
 	for _, prefix := range interruptPrefixes {
 		f.interrupt = f.interrupt || strings.HasPrefix(function, prefix)

@@ -33,12 +33,16 @@ var hotspotThreads = []struct {
 	prefix string
 	kind   CodeKind
 }{
-	{"C1 CompilerThre", Compiling}, {"C2 CompilerThre", Compiling}, {"C1 Comp..", Compiling}, {"C2 Comp..", Compiling}, {"Sweeper thread", Compiling},
+	{"C1 CompilerThre", Compiling}, {"C2 CompilerThre", Compiling}, {"C1 Comp..", Compiling}, {"C2 Comp..", Compiling},
+	{"Sweeper thread", Compiling},
 	{"JVMCI CompilerT", Compiling}, {"JVMCI C..", Compiling},
 	{"GC Thread#", Collecting}, {"G1 ", Collecting}, {"ZDriver", Collecting}, {"ZWorker", Collecting},
-	{"ZDirector", Collecting}, {"ZUncommitter", Collecting}, {"ZUnmapper", Collecting}, {"ZStat", Collecting}, {"RuntimeWorker#", Collecting},
-	{"Shenandoah", Collecting}, {"Shenand..", Collecting}, {"ParGC Thread#", Collecting}, {"Concurrent Mark", Collecting}, {"CMS ", Collecting}, {"Gang worker#", Collecting},
-	{"VM Thread", Housekeeping}, {"VM Periodic Tas", Housekeeping}, {"VM Peri..", Housekeeping}, {"Signal Dispatch", Housekeeping}, {"Signal ..", Housekeeping},
+	{"ZDirector", Collecting}, {"ZUncommitter", Collecting}, {"ZUnmapper", Collecting}, {"ZStat", Collecting},
+	{"RuntimeWorker#", Collecting},
+	{"Shenandoah", Collecting}, {"Shenand..", Collecting}, {"ParGC Thread#", Collecting},
+	{"Concurrent Mark", Collecting}, {"CMS ", Collecting}, {"Gang worker#", Collecting},
+	{"VM Thread", Housekeeping}, {"VM Periodic Tas", Housekeeping}, {"VM Peri..", Housekeeping},
+	{"Signal Dispatch", Housekeeping}, {"Signal ..", Housekeeping},
 	{"Service Thread", Housekeeping}, {"Monitor Deflati", Housekeeping}, {"Monitor..", Housekeeping},
 }
 
@@ -60,7 +64,8 @@ func VMThread(runtime, name string) (CodeKind, bool) {
 func (p *Process) VMThread(name string) (CodeKind, bool) { return VMThread(p.Runtime, name) }
 
 // classLibrary are how the names of the Java class library's packages begin.
-var classLibrary = [...]string{"java.", "javax.", "jdk.", "sun.", "com.sun.", "org.ietf.jgss.", "org.jcp.xml.", "org.w3c.dom.", "org.xml.sax."}
+var classLibrary = [...]string{"java.", "javax.", "jdk.", "sun.", "com.sun.", "org.ietf.jgss.", "org.jcp.xml.",
+	"org.w3c.dom.", "org.xml.sax."}
 
 // ClassLibrary lists the packages of the Java class library, for people.
 func ClassLibrary() string { return strings.Join(classLibrary[:], "*, ") + "*" }
@@ -103,7 +108,8 @@ func (p *Process) ByCode(period time.Duration) (sum [CodeKinds]float64) {
 		default:
 			sum[CodeOf(t.UnseenIn.Value().Kind)] += float64(t.Unseen)
 		}
-		guest := make([]bool, t.Tree.Len()+1) // by node: the stack has code of the guest. Parents come before their children
+		// by node: the stack has code of the guest. Parents come before their children
+		guest := make([]bool, t.Tree.Len()+1)
 		for id, n := range t.Tree.Nodes() {
 			if id != cct.Root {
 				guest[id] = guest[n.Parent] || CodeOf(n.Key.Value().Kind) == GuestCode

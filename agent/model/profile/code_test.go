@@ -17,7 +17,8 @@ func TestByCode(t *testing.T) {
 		return &Thread{Name: name, Tree: tree}
 	}
 	p := &Process{Runtime: "hotspot", Threads: []*Thread{
-		thread("main", map[symbol.Kind]uint64{symbol.KindJIT: 1, symbol.KindInterpreted: 2, symbol.KindNative: 4, symbol.KindKernel: 8}, 16),
+		thread("main", map[symbol.Kind]uint64{symbol.KindJIT: 1, symbol.KindInterpreted: 2, symbol.KindNative: 4,
+			symbol.KindKernel: 8}, 16),
 		thread("C2 CompilerThre", map[symbol.Kind]uint64{symbol.KindNative: 32, symbol.KindKernel: 64}, 0),
 		thread("G1 Conc#0", map[symbol.Kind]uint64{symbol.KindNative: 128}, 0),
 		thread("G1 reader", map[symbol.Kind]uint64{symbol.KindJIT: 512}, 0), // an application's
@@ -42,8 +43,10 @@ func TestByCode(t *testing.T) {
 
 func TestInClassLibrary(t *testing.T) {
 	for method, want := range map[string]bool{
-		"java.util.HashMap.get": true, "sun.nio.cs.StreamDecoder.readBytes": true, "jdk.proxy2.$Proxy7.run": true, "com.sun.org.apache.xpath.internal.XPath.execute": true,
-		"org.w3c.dom.Node.getNodeName": true, "com.acme.Cart.total": false, "Main.main": false, "javaagent.Main.run": false, "org.apache.xpath.XPath.execute": false,
+		"java.util.HashMap.get": true, "sun.nio.cs.StreamDecoder.readBytes": true, "jdk.proxy2.$Proxy7.run": true,
+		"com.sun.org.apache.xpath.internal.XPath.execute": true,
+		"org.w3c.dom.Node.getNodeName":                    true, "com.acme.Cart.total": false, "Main.main": false,
+		"javaagent.Main.run": false, "org.apache.xpath.XPath.execute": false,
 	} {
 		if InClassLibrary(method) != want {
 			t.Errorf("%s: %v", method, !want)

@@ -51,7 +51,8 @@ const (
 	Certainties                  // number of certainties
 )
 
-var certaintyNames = [Certainties]string{Certain: "certain", Ambiguous: "ambiguous", Fitted: "fitted", Unplaced: "unplaced"}
+var certaintyNames = [Certainties]string{Certain: "certain", Ambiguous: "ambiguous", Fitted: "fitted",
+	Unplaced: "unplaced"}
 
 // String is the certainty as profile files hold it.
 func (c Certainty) String() string { return certaintyNames[c] }

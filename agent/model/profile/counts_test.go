@@ -72,11 +72,13 @@ func TestEventCountsAdd(t *testing.T) {
 // up.
 func TestCountsPart(t *testing.T) {
 	all := Counts{
-		Attempted: 1100, Delivered: 1040, Folded: 1000, Dropped: map[string]uint64{"ring_full": 60}, Discarded: map[string]uint64{Malformed: 40},
+		Attempted: 1100, Delivered: 1040, Folded: 1000, Dropped: map[string]uint64{"ring_full": 60},
+		Discarded: map[string]uint64{Malformed: 40},
 		Truncated: map[string]uint64{"frame pointer": 200}, Stale: 10, Unknown: 500, Idle: 7,
 	}
 	want := Counts{
-		Attempted: 275, Delivered: 260, Folded: 250, Dropped: map[string]uint64{"ring_full": 15}, Discarded: map[string]uint64{Malformed: 10},
+		Attempted: 275, Delivered: 260, Folded: 250, Dropped: map[string]uint64{"ring_full": 15},
+		Discarded: map[string]uint64{Malformed: 10},
 		Truncated: map[string]uint64{"frame pointer": 50}, Stale: 3, Unknown: 125, Idle: 7,
 	}
 	if got := all.Part(250); !reflect.DeepEqual(got, want) {

@@ -25,7 +25,8 @@ const (
 	EventKinds                   // number of kinds
 )
 
-var eventKindNames = [EventKinds]string{"alloc", "lock", "value", "safepoint", "page-faults", "cpi", "offcpu", "wall", "write-barrier"}
+var eventKindNames = [EventKinds]string{"alloc", "lock", "value", "safepoint", "page-faults", "cpi", "offcpu", "wall",
+	"write-barrier"}
 
 // String is the kind as record -e takes it.
 func (k EventKind) String() string { return eventKindNames[k] }
@@ -89,12 +90,14 @@ type Events struct {
 }
 
 // InStep is a sentence of Basis: how much each site has allocated is not known within an interval.
-const InStep = "sites of allocations are observed in step with the ends of the buffers that threads allocate in, so that some may be observed too often, and others " +
+const InStep = "sites of allocations are observed in step with the ends of the buffers that threads allocate in, so " +
+	"that some may be observed too often, and others " +
 	"too seldom; the total is right"
 
 // OneSite is a sentence of Basis: of a thread that allocates at several sites in step with its
 // buffers, one may be all that is observed.
-const OneSite = "allocations were observed at one site only, where buffers of the same length ended: if a thread repeats several sites in step with its buffers, " +
+const OneSite = "allocations were observed at one site only, where buffers of the same length ended: if a thread " +
+	"repeats several sites in step with its buffers, " +
 	"the others are not seen; the total is right"
 
 // EndedThreads is the TID of a ThreadTime that is the sum of all threads that ended in the window.
@@ -119,7 +122,9 @@ const DrawSquares = 2
 
 // Values of EventLabels.Value of OffCPU and Wall, "" for time that is exact.
 const (
-	Drawn   = "drawn"   // every short wait was drawn, or every sample taken, by itself: so the sum of the rows is an estimate, too
+	// every short wait was drawn, or every sample taken, by itself: so the sum of the rows is an
+	// estimate, too
+	Drawn   = "drawn"
 	Divided = "divided" // the scheduler counted the sum of a thread's rows; the draws say in which parts it is divided
 )
 
@@ -136,14 +141,25 @@ type EventRow struct {
 // EventLabels distinguish rows of one context. Labels that a kind does not use are empty. Except
 // for Offset, all are text that the target may choose.
 type EventLabels struct {
-	Class     string // of the object: java.lang.String, byte[]; "" if unknown. OffCPU, Wall: who ended the wait: a thread, or what the kernel was at
-	Place     string // of the object or data address: young, old, humongous, stack, code, native; "" if unknown. OffCPU, Wall: state of the thread
-	What      string // Locks: spin, block, park, wait, enter; Pauses: the VM operation; Allocations: ExactAllocations or ""; OffCPU, Wall: cause
+	// of the object: java.lang.String, byte[]; "" if unknown. OffCPU, Wall: who ended the wait: a
+	// thread, or what the kernel was at
+	Class string
+	// of the object or data address: young, old, humongous, stack, code, native; "" if unknown.
+	// OffCPU, Wall: state of the thread
+	Place string
+	// Locks: spin, block, park, wait, enter; Pauses: the VM operation; Allocations:
+	// ExactAllocations or ""; OffCPU, Wall: cause
+	What      string
 	Collector string // Pauses: the garbage collector that ran, such as G1 Young Generation; "" if none did
-	Field     string // Faults: the field at Offset, "" if it has no name. OffCPU, Wall: the command of the process of Class, "" if it is the same one. Locks: the method that had the lock meanwhile, "" if that was not seen
-	Offset    int32  // Faults: offset of the address in the object, bytes. OffCPU, Wall: with Field, the pid
-	Probe     string // Values: the probe's name
-	Value     string // Values: a bucket, such as 16-31, or a text. Locks: the thread, or the group of threads, of Field. OffCPU, Wall: Drawn, Divided or ""
+	// Faults: the field at Offset, "" if it has no name. OffCPU, Wall: the command of the process
+	// of Class, "" if it is the same one. Locks: the method that had the lock meanwhile, "" if that
+	// was not seen
+	Field  string
+	Offset int32  // Faults: offset of the address in the object, bytes. OffCPU, Wall: with Field, the pid
+	Probe  string // Values: the probe's name
+	// Values: a bucket, such as 16-31, or a text. Locks: the thread, or the group of threads, of
+	// Field. OffCPU, Wall: Drawn, Divided or ""
+	Value string
 }
 
 // Values of EventLabels.What whose rows are not part of the kind's sum.

@@ -11,7 +11,8 @@ import (
 // counters, the scheduler's accounts, the life of threads and the time for which probes were
 // attached are its sources.
 type Extent struct {
-	Subject string  `json:"subject"`          // to which profile it belongs: SubjectCPU, SubjectCalls, or EventKind.String
+	// to which profile it belongs: SubjectCPU, SubjectCalls, or EventKind.String
+	Subject string  `json:"subject"`
 	What    string  `json:"what"`             // what is measured, in the plural: "allocated bytes"
 	Unit    string  `json:"unit"`             // of the amounts, in pprof's words: "bytes", "nanoseconds", "count"
 	Source  string  `json:"source,omitempty"` // who measured There: "the JVM's counters", "the scheduler"

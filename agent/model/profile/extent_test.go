@@ -8,8 +8,10 @@ import (
 
 func TestExtentAdd(t *testing.T) {
 	windows := []Extent{
-		{Subject: "alloc", What: "allocated bytes", Unit: "bytes", There: 100, Observed: 90, Missed: []Missed{{10, "threads ended"}}},
-		{Subject: "alloc", What: "allocated bytes", Unit: "bytes", There: 100, Observed: 50, Missed: []Missed{{20, "threads ended"}, {30, "no room"}}},
+		{Subject: "alloc", What: "allocated bytes", Unit: "bytes", There: 100, Observed: 90,
+			Missed: []Missed{{10, "threads ended"}}},
+		{Subject: "alloc", What: "allocated bytes", Unit: "bytes", There: 100, Observed: 50,
+			Missed: []Missed{{20, "threads ended"}, {30, "no room"}}},
 		{Subject: "lock", What: "waits", Unit: "count", There: 4, Observed: 4},
 	}
 	sum := AddExtents(nil, windows...)

@@ -12,9 +12,12 @@ type Inlining struct {
 
 // InlineLimits are HotSpot's flags of that name; 0 where the VM does not have one.
 type InlineLimits struct {
-	FreqInlineSize                  int `json:"freq_inline_size,omitempty"`  // bytes of bytecode: larger methods are not inlined, however hot
-	InlineSmallCode                 int `json:"inline_small_code,omitempty"` // bytes of machine code: nor are methods whose own code is larger
-	TypeProfileMajorReceiverPercent int `json:"major_receiver,omitempty"`    // share of a class from which a call with three or more is guarded
+	// bytes of bytecode: larger methods are not inlined, however hot
+	FreqInlineSize int `json:"freq_inline_size,omitempty"`
+	// bytes of machine code: nor are methods whose own code is larger
+	InlineSmallCode int `json:"inline_small_code,omitempty"`
+	// share of a class from which a call with three or more is guarded
+	TypeProfileMajorReceiverPercent int `json:"major_receiver,omitempty"`
 }
 
 // A Callee is a method that calls of a call graph enter.
@@ -29,10 +32,12 @@ type Callee struct {
 // A VirtualSite is a call with receivers of three or more classes, as the VM itself counted them
 // until optimised code took over: this is what its compiler decides by.
 type VirtualSite struct {
-	Caller  string // as the VM has it, with its signature
-	Offset  int32  // bytecode index of the call
-	Calls   uint64
-	Targets []VirtualTarget // of the classes that the VM distinguished, most calls first; the rest of Calls had other receivers
+	Caller string // as the VM has it, with its signature
+	Offset int32  // bytecode index of the call
+	Calls  uint64
+	// of the classes that the VM distinguished, most calls first; the rest of Calls had other
+	// receivers
+	Targets []VirtualTarget
 }
 
 // A VirtualTarget is the method that one class of receivers has.

@@ -95,7 +95,8 @@ var (
 	// see package cputime.
 	Waking = symbol.Intern(symbol.Frame{Function: "[waking]", SystemName: "[waking]", Kind: symbol.KindKernel})
 	// NotSampled stands for threads that ran and were not sampled.
-	NotSampled = symbol.Intern(symbol.Frame{Function: "[not sampled]", SystemName: "[not sampled]", Kind: symbol.KindMarker})
+	NotSampled = symbol.Intern(symbol.Frame{Function: "[not sampled]", SystemName: "[not sampled]",
+		Kind: symbol.KindMarker})
 )
 
 // Time is the CPU time in ns that n of the thread's samples stand for, given Profile.Period.

@@ -13,9 +13,11 @@ type Stats struct {
 	Uptime time.Duration // since the agent started, by CLOCK_MONOTONIC
 
 	// Kernel side.
-	BPFTime  time.Duration // counter: time in the sampling programs, all CPUs together; probes of calls and events excluded
-	BPFRuns  uint64        // counter: program runs in BPFTime; at most one per tick
-	MapBytes uint64        // gauge: kernel memory of BPF maps, ring buffer included
+	// counter: time in the sampling programs, all CPUs together; probes of calls and events
+	// excluded
+	BPFTime  time.Duration
+	BPFRuns  uint64 // counter: program runs in BPFTime; at most one per tick
+	MapBytes uint64 // gauge: kernel memory of BPF maps, ring buffer included
 
 	// Ring buffer.
 	RingSize     uint64        // gauge: capacity in bytes
@@ -28,25 +30,29 @@ type Stats struct {
 	StacksDisplaced uint64 // counter: stacks kept for partial walks that were evicted by another thread's
 
 	// Targets. The runtime "" stands for processes without a managed runtime.
-	Processes        map[string]int    // gauge: live processes, by runtime
-	Services         map[string]int    // gauge: live processes, by Process.Service; keys are hostile text
-	Workloads        map[Workload]int  // gauge: live processes, by where they run; hostile text
-	ThreadsRefused   uint64            // counter: Java threads that did not fit into the map of threads
-	ThreadEndsLost   uint64            // counter: ends of Java threads that were not reported; what they allocated last is in no total
-	ProcessesRefused uint64            // counter: selected processes that did not fit into the map of processes
-	Quarantined      int               // gauge: processes left alone for a while because a read hung or failed
-	StuckReads       int               // gauge: reads of targets that exceeded their deadline and have not returned yet
-	Reads            uint64            // counter: successful reads of targets
-	ReadFailures     map[string]uint64 // counter: failed reads of targets, by cause: gone, denied, timeout, malformed, …
+	Processes      map[string]int   // gauge: live processes, by runtime
+	Services       map[string]int   // gauge: live processes, by Process.Service; keys are hostile text
+	Workloads      map[Workload]int // gauge: live processes, by where they run; hostile text
+	ThreadsRefused uint64           // counter: Java threads that did not fit into the map of threads
+	// counter: ends of Java threads that were not reported; what they allocated last is in no total
+	ThreadEndsLost   uint64
+	ProcessesRefused uint64 // counter: selected processes that did not fit into the map of processes
+	Quarantined      int    // gauge: processes left alone for a while because a read hung or failed
+	StuckReads       int    // gauge: reads of targets that exceeded their deadline and have not returned yet
+	Reads            uint64 // counter: successful reads of targets
+	// counter: failed reads of targets, by cause: gone, denied, timeout, malformed, …
+	ReadFailures map[string]uint64
 
 	// Failures counts panics of the agent while it handled a process, by stage. Each panic costs
 	// that process the stage, and nothing else.
 	Failures map[string]uint64
 
 	// Names.
-	Frames        uint64 // counter: resolved frames; frames that are cached from earlier samples are not counted
-	CodeLoads     uint64 // counter: compilations that processes announced
-	EventsDropped uint64 // counter: announcements of code and processes that did not fit into the ring, or had no scratch space
+	Frames    uint64 // counter: resolved frames; frames that are cached from earlier samples are not counted
+	CodeLoads uint64 // counter: compilations that processes announced
+	// counter: announcements of code and processes that did not fit into the ring, or had no
+	// scratch space
+	EventsDropped uint64
 	Redefined     uint64 // counter: methods that were found to be other methods than before, as classes were redefined
 	MethodMaps    int    // gauge: entries in the method maps of all processes
 	MethodMapsMax int    // gauge: bound of MethodMaps

@@ -5,9 +5,11 @@ import "time"
 // A Version is one compilation of a method. Frames name theirs by their mapping
 // (symbol.Mapping.Version). Times are since the beginning of the window, and negative before it.
 type Version struct {
-	ID         uint32 // the VM's compile id, its low 28 bits
-	Level      int    // HotSpot: 1 to 3 are C1's, 4 is C2's; 0 is a wrapper of a native method
-	EntryBCI   int    // -1; otherwise it is entered in the loop at that bytecode only (OSR), -2 at one that is not known any more
+	ID    uint32 // the VM's compile id, its low 28 bits
+	Level int    // HotSpot: 1 to 3 are C1's, 4 is C2's; 0 is a wrapper of a native method
+	// -1; otherwise it is entered in the loop at that bytecode only (OSR), -2 at one that is not
+	// known any more
+	EntryBCI   int
 	Size       uint32 // bytes of its code, with the stubs behind it; 0 if that was not found out
 	Method     string // that was compiled
 	SystemName string // of it, with its signature
@@ -20,7 +22,8 @@ type Version struct {
 	InUse, Until time.Duration
 	Inlined      []string // methods that were compiled into it
 	Traps        []Trap   // counted in its methods while it was in use, most first
-	Decompiles   int      // how many optimised compilations of the method were given up by then; -1 if that is not known
+	// how many optimised compilations of the method were given up by then; -1 if that is not known
+	Decompiles int
 }
 
 // A VersionState is what has become of a Version by the end of the window.

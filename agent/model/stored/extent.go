@@ -81,7 +81,8 @@ func ExtentSentence(e *profile.Extent) string {
 	text := ""
 	switch {
 	case e.There > 0 && e.Observed == 0:
-		text = fmt.Sprintf("nothing of %s observed, though %s counted %s", e.What, e.Source, ExtentAmount(e.Unit, e.There))
+		text = fmt.Sprintf("nothing of %s observed, though %s counted %s", e.What, e.Source,
+			ExtentAmount(e.Unit, e.There))
 	case e.There > 0:
 		text = fmt.Sprintf("%s of %s observed, %s of %s by %s", SharePercent(e.Share()), e.What,
 			ExtentAmount(e.Unit, e.Observed), ExtentAmount(e.Unit, e.There), e.Source)

@@ -51,7 +51,8 @@ func (m *Metadata) tidyInlining() {
 	room, sites := MaxCallees, MaxVirtualSites
 	for i := range m.Inlining {
 		in := &m.Inlining[i]
-		for _, limit := range []*int{&in.Limits.FreqInlineSize, &in.Limits.InlineSmallCode, &in.Limits.TypeProfileMajorReceiverPercent} {
+		for _, limit := range []*int{&in.Limits.FreqInlineSize, &in.Limits.InlineSmallCode,
+			&in.Limits.TypeProfileMajorReceiverPercent} {
 			*limit = min(max(*limit, 0), math.MaxInt32)
 		}
 		in.Callees = shorten(m, in.Callees, room)

@@ -136,9 +136,12 @@ const (
 
 // labels are all of these.
 var labels = []string{
-	LabelThread, LabelThreadGroup, LabelComm, LabelRuntime, LabelService, LabelPID, LabelTID, LabelAttribution, LabelContext, LabelStopped,
-	LabelWindow, LabelEngine, LabelBasis, LabelFactor, LabelStride, LabelSamples, LabelClass, LabelGeneration, LabelPlace, LabelKind,
-	LabelCollector, LabelField, LabelOffset, LabelProbe, LabelValue, LabelHolder, LabelHolderThread, LabelCause, LabelState, LabelWaker, LabelWakerComm, LabelWakerPID, LabelDraw,
+	LabelThread, LabelThreadGroup, LabelComm, LabelRuntime, LabelService, LabelPID, LabelTID, LabelAttribution,
+	LabelContext, LabelStopped,
+	LabelWindow, LabelEngine, LabelBasis, LabelFactor, LabelStride, LabelSamples, LabelClass, LabelGeneration,
+	LabelPlace, LabelKind,
+	LabelCollector, LabelField, LabelOffset, LabelProbe, LabelValue, LabelHolder, LabelHolderThread, LabelCause,
+	LabelState, LabelWaker, LabelWakerComm, LabelWakerPID, LabelDraw,
 	LabelCall, LabelStart, LabelEnd,
 }
 

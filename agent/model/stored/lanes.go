@@ -64,7 +64,8 @@ type LaneRoom struct{ Lanes, Text int }
 // there is no room for are left out, from the first one on. Of causes that are too many nothing is
 // stored; package cause has half as many.
 func NewLanes(proc *profile.Process, l *profile.Lanes, start time.Time, window int64, room *LaneRoom) Lanes {
-	out := Lanes{Comm: proc.Comm, PID: int64(proc.PID), Service: proc.Service, Window: window, Start: start, Step: l.Step, Steps: l.Steps,
+	out := Lanes{Comm: proc.Comm, PID: int64(proc.PID), Service: proc.Service, Window: window, Start: start,
+		Step: l.Step, Steps: l.Steps,
 		Causes: l.Causes[:min(len(l.Causes), MaxLaneCauses)], LeftOut: l.LeftOut}
 	for i := range l.Threads {
 		t := &l.Threads[i]
@@ -209,7 +210,8 @@ func (l *Lanes) join(next *Lanes) {
 	for i := range l.Threads {
 		t := &l.Threads[i]
 		what := begins[t.TID]
-		if what == "" || what == cause.Running || what == cause.Runnable || what == cause.Throttled || what == cause.Unknown {
+		if what == "" || what == cause.Running || what == cause.Runnable || what == cause.Throttled ||
+			what == cause.Unknown {
 			continue
 		}
 		runs, _ := t.Steps(len(l.Causes), l.Steps)
@@ -253,10 +255,14 @@ const maxLaneStep = math.MaxInt64 / profile.MaxLaneSteps / 1024
 func (m *Metadata) tidyLanes() {
 	m.Lanes = shorten(m, m.Lanes, MaxLaneList)
 	lanes, text := MaxLaneCount, MaxLaneText
-	m.Lanes = slices.DeleteFunc(m.Lanes, func(l Lanes) bool { return l.Step <= 0 || l.Step > maxLaneStep || !inRange(l.Start) })
+	m.Lanes = slices.DeleteFunc(m.Lanes, func(l Lanes) bool {
+		return l.Step <= 0 || l.Step > maxLaneStep ||
+			!inRange(l.Start)
+	})
 	for i := range m.Lanes {
 		l := &m.Lanes[i]
-		l.Comm, l.Service, l.Window, l.LeftOut = Printable(l.Comm), Printable(l.Service), max(l.Window, 0), max(l.LeftOut, 0)
+		l.Comm, l.Service, l.Window, l.LeftOut = Printable(l.Comm), Printable(l.Service), max(l.Window, 0),
+			max(l.LeftOut, 0)
 		l.NoRoom = max(l.NoRoom, 0)
 		l.Start, l.Steps = l.Start.UTC(), min(max(l.Steps, 0), profile.MaxLaneSteps)
 		l.Causes = slices.Clone(l.Causes[:min(len(l.Causes), MaxLaneCauses)])
@@ -285,4 +291,5 @@ func (m *Metadata) tidyLanes() {
 func inRange(t time.Time) bool { return t.Year() >= 1970 && t.Year() <= 9999 }
 
 // ErrNoLanes is the error for a profile without lanes.
-var ErrNoLanes = errors.New("the profile has no timelines of threads: record one with -e wall or -e offcpu, and name that file")
+var ErrNoLanes = errors.New("the profile has no timelines of threads: record one with -e wall or -e offcpu, and name " +
+	"that file")

@@ -13,10 +13,11 @@ import (
 func TestLaneSteps(t *testing.T) {
 	whole := func(cause int) []profile.LanePart { return []profile.LanePart{{Cause: cause, Percent: 100}} }
 	for text, want := range map[string][]profile.LaneRun{
-		"":              nil,
-		"a":             {{Steps: 1, Parts: whole(0)}},
-		"7b":            {{Steps: 7, Parts: whole(1)}},
-		"2a(b70a30)3()": {{Steps: 2, Parts: whole(0)}, {Steps: 1, Parts: []profile.LanePart{{Cause: 1, Percent: 70}, {Cause: 0, Percent: 30}}}, {Steps: 3}},
+		"":   nil,
+		"a":  {{Steps: 1, Parts: whole(0)}},
+		"7b": {{Steps: 7, Parts: whole(1)}},
+		"2a(b70a30)3()": {{Steps: 2, Parts: whole(0)}, {Steps: 1,
+			Parts: []profile.LanePart{{Cause: 1, Percent: 70}, {Cause: 0, Percent: 30}}}, {Steps: 3}},
 	} {
 		lane := Lane{Runs: text, From: 3}
 		got, err := lane.Steps(2, 10)
@@ -27,7 +28,8 @@ func TestLaneSteps(t *testing.T) {
 			t.Errorf("%q is stored as %q", text, back)
 		}
 	}
-	for _, text := range []string{"c", "8a", "4a4b", "0a", "3", "(", "(a", "(a)", "(a0)", "(a101)", "(a60b60)", "(a1a1)", "a)", "<", "99999999999999999999a", "-1a"} {
+	for _, text := range []string{"c", "8a", "4a4b", "0a", "3", "(", "(a", "(a)", "(a0)", "(a101)", "(a60b60)",
+		"(a1a1)", "a)", "<", "99999999999999999999a", "-1a"} {
 		lane := Lane{Runs: text, From: 3}
 		if got, err := lane.Steps(2, 10); err == nil {
 			t.Errorf("%q: %v", text, got)
@@ -38,13 +40,15 @@ func TestLaneSteps(t *testing.T) {
 // Threads that do not fit have no lane, and are counted.
 func TestNewLanes(t *testing.T) {
 	runs := []profile.LaneRun{{Steps: 12, Parts: []profile.LanePart{{Cause: 0, Percent: 100}}}}
-	l := &profile.Lanes{Step: time.Second, Steps: 12, Causes: []string{"running"}, Threads: []profile.Lane{{TID: 1, Runs: runs}, {TID: 2, Runs: runs}, {TID: 3, Runs: runs}}, LeftOut: 4}
+	l := &profile.Lanes{Step: time.Second, Steps: 12, Causes: []string{"running"},
+		Threads: []profile.Lane{{TID: 1, Runs: runs}, {TID: 2, Runs: runs}, {TID: 3, Runs: runs}}, LeftOut: 4}
 	for _, room := range []LaneRoom{{Lanes: 9, Text: 7}, {Lanes: 2, Text: 99}} {
 		got := NewLanes(&profile.Process{PID: 7}, l, time.Unix(1, 0), 0, &room)
 		if len(got.Threads) != 2 || got.LeftOut != 4 || got.NoRoom != 1 || got.Threads[1].Runs != "12a" {
 			t.Errorf("%+v", got)
 		}
-		if next := NewLanes(&profile.Process{PID: 7}, l, time.Unix(13, 0), 0, &room); len(next.Threads) != 0 || next.NoRoom != 3 {
+		if next := NewLanes(&profile.Process{PID: 7}, l, time.Unix(13, 0), 0, &room); len(next.Threads) != 0 ||
+			next.NoRoom != 3 {
 			t.Errorf("after the first that does not fit: %+v", next)
 		}
 	}
@@ -54,12 +58,14 @@ func TestNewLanes(t *testing.T) {
 func TestTidyLanes(t *testing.T) {
 	good := Lanes{Start: time.Unix(1, 0), Step: time.Second, Steps: 10, Causes: []string{"running"}}
 	m := Metadata{Lanes: []Lanes{good, good, good, good}}
-	m.Lanes[0].Threads = []Lane{{Runs: "9a"}, {Runs: "11a"}, {Runs: "b"}, {Runs: "a", From: -1}, {Runs: strings.Repeat("a", MaxLaneText)}}
+	m.Lanes[0].Threads = []Lane{{Runs: "9a"}, {Runs: "11a"}, {Runs: "b"}, {Runs: "a", From: -1},
+		{Runs: strings.Repeat("a", MaxLaneText)}}
 	m.Lanes[1].Step = -1
 	m.Lanes[2].Start = time.Time{}
 	m.Lanes[3].Steps = 1 << 40
 	m.tidy()
-	if len(m.Lanes) != 2 || len(m.Lanes[0].Threads) != 1 || m.Lanes[0].LeftOut != 3 || m.Lanes[0].NoRoom != 1 || m.Lanes[1].Steps != profile.MaxLaneSteps {
+	if len(m.Lanes) != 2 || len(m.Lanes[0].Threads) != 1 || m.Lanes[0].LeftOut != 3 || m.Lanes[0].NoRoom != 1 ||
+		m.Lanes[1].Steps != profile.MaxLaneSteps {
 		t.Errorf("%+v", m.Lanes)
 	}
 }
@@ -87,7 +93,8 @@ func TestJoinLanes(t *testing.T) {
 			}
 		}
 	}
-	if !reflect.DeepEqual(got[0].Causes, []string{"running", "unknown", "socket", "monitor"}) || len(first.Causes) != 2 || first.Threads[0].Runs != "6a4b" {
+	if !reflect.DeepEqual(got[0].Causes, []string{"running", "unknown", "socket", "monitor"}) ||
+		len(first.Causes) != 2 || first.Threads[0].Runs != "6a4b" {
 		t.Errorf("%q, %+v", got[0].Causes, first)
 	}
 	if apart := JoinLanes([]Lanes{first, later}); apart[0].Threads[0].Runs != "6a4b" {
@@ -125,7 +132,8 @@ func FuzzLaneSteps(f *testing.F) {
 			t.Fatalf("%d steps of %d", sum, steps)
 		}
 		again := Lane{Runs: formatRuns(runs), From: from}
-		if back, err := again.Steps(min(causes, MaxLaneCauses), min(steps, profile.MaxLaneSteps)); err != nil || !reflect.DeepEqual(back, runs) {
+		if back, err := again.Steps(min(causes, MaxLaneCauses), min(steps, profile.MaxLaneSteps)); err != nil ||
+			!reflect.DeepEqual(back, runs) {
 			t.Errorf("%q is read back as %v, %v", again.Runs, back, err)
 		}
 	})

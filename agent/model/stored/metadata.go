@@ -22,23 +22,26 @@ import (
 // All strings are printable once the metadata was read, and all numbers are in their ranges; they
 // need not fit together.
 type Metadata struct {
-	Account                    // of all windows together
-	Totals   []Total           `json:"totals,omitempty"`   // of events, one for each process
-	Extents  []Extent          `json:"extents,omitempty"`  // of each process of which it is known how much there was to observe
-	Basis    []Note            `json:"basis,omitempty"`    // how the values of events were obtained
-	Sampling []Sampling        `json:"sampling,omitempty"` // of time and calls: what was sampled, mostly one
-	Remarks  []string          `json:"remarks,omitempty"`  // profile.Profile.Comments, of all windows, each once
-	Windows  []Window          `json:"windows,omitempty"`  // nil unless there are several
-	Calls    []CallTotal       `json:"calls,omitempty"`    // one for each engine, basis and rate
-	Contexts []ProcessContexts `json:"contexts,omitempty"` // of each process and window of which not every stack was walked
-	Rounding []Rounding        `json:"rounding,omitempty"` // what is missing because values are whole numbers of 63 bits
-	Notes    []Note            `json:"notes,omitempty"`    // profile.Process.Notes, each once
-	Versions []Version         `json:"versions,omitempty"` // of code, of all processes: see VersionOf
-	Inlining []Inlining        `json:"inlining,omitempty"` // of each process whose calls were estimated
-	Methods  []string          `json:"methods,omitempty"`  // names that Versions and Inlining refer to
-	Lanes    []Lanes           `json:"lanes,omitempty"`    // of each process and window, if waits were recorded
-	Followed string            `json:"followed,omitempty"` // the method of TypeSlow
-	LeftOut  int               `json:"left_out,omitempty"` // remarks, notes and the like that were too many
+	Account         // of all windows together
+	Totals  []Total `json:"totals,omitempty"` // of events, one for each process
+	// of each process of which it is known how much there was to observe
+	Extents  []Extent    `json:"extents,omitempty"`
+	Basis    []Note      `json:"basis,omitempty"`    // how the values of events were obtained
+	Sampling []Sampling  `json:"sampling,omitempty"` // of time and calls: what was sampled, mostly one
+	Remarks  []string    `json:"remarks,omitempty"`  // profile.Profile.Comments, of all windows, each once
+	Windows  []Window    `json:"windows,omitempty"`  // nil unless there are several
+	Calls    []CallTotal `json:"calls,omitempty"`    // one for each engine, basis and rate
+	// of each process and window of which not every stack was walked
+	Contexts []ProcessContexts `json:"contexts,omitempty"`
+	// what is missing because values are whole numbers of 63 bits
+	Rounding []Rounding `json:"rounding,omitempty"`
+	Notes    []Note     `json:"notes,omitempty"`    // profile.Process.Notes, each once
+	Versions []Version  `json:"versions,omitempty"` // of code, of all processes: see VersionOf
+	Inlining []Inlining `json:"inlining,omitempty"` // of each process whose calls were estimated
+	Methods  []string   `json:"methods,omitempty"`  // names that Versions and Inlining refer to
+	Lanes    []Lanes    `json:"lanes,omitempty"`    // of each process and window, if waits were recorded
+	Followed string     `json:"followed,omitempty"` // the method of TypeSlow
+	LeftOut  int        `json:"left_out,omitempty"` // remarks, notes and the like that were too many
 }
 
 // An Account is what was recorded and lost: of samples, or of events.
@@ -166,7 +169,8 @@ const (
 
 // ErrNone is the error of MetadataOf for a profile without metadata: of another profiler, of an
 // earlier version of the agent, or merged from several files.
-var ErrNone = errors.New("none: another profiler or an earlier version of the agent wrote the profile, or a tool merged several profiles")
+var ErrNone = errors.New("none: another profiler or an earlier version of the agent wrote the profile, or a tool " +
+	"merged several profiles")
 
 // encoded is the JSON form.
 type encoded struct {
@@ -228,7 +232,8 @@ func OtherComments(p *pprof.Profile, m *Metadata) []string {
 }
 
 func decode(data []byte) (*Metadata, error) {
-	if len(data) > maxEncoded || bytes.Count(data, []byte("{")) > maxObjects || bytes.Count(data, []byte(",")) > maxFields {
+	if len(data) > maxEncoded || bytes.Count(data, []byte("{")) > maxObjects ||
+		bytes.Count(data, []byte(",")) > maxFields {
 		return nil, errors.New("too large")
 	}
 	e := encoded{Metadata: new(Metadata)}

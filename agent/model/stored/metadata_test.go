@@ -19,12 +19,14 @@ import (
 // everything is metadata without a zero, as far as its fields go together.
 func everything() *Metadata {
 	counts := profile.Counts{
-		Attempted: 9, Delivered: 8, Dropped: map[string]uint64{"ring_full": 1}, Folded: 5, Discarded: map[string]uint64{"malformed": 3},
-		Idle: 4, Filtered: 2, Truncated: map[string]uint64{"frame pointer": 1}, Stale: 6, Unknown: 7,
+		Attempted: 9, Delivered: 8, Dropped: map[string]uint64{"ring_full": 1}, Folded: 5,
+		Discarded: map[string]uint64{"malformed": 3},
+		Idle:      4, Filtered: 2, Truncated: map[string]uint64{"frame pointer": 1}, Stale: 6, Unknown: 7,
 	}
 	events := &EventAccount{Kind: profile.Faults, Observed: 7, Mixed: true, Counts: profile.EventCounts{
-		Attempted: 9, Delivered: 8, Dropped: map[string]uint64{"ring_full": 1}, Folded: 5, Discarded: map[string]uint64{"malformed": 3},
-		Hits: 10, Unattached: 11, Cost: 12 * time.Microsecond,
+		Attempted: 9, Delivered: 8, Dropped: map[string]uint64{"ring_full": 1}, Folded: 5,
+		Discarded: map[string]uint64{"malformed": 3},
+		Hits:      10, Unattached: 11, Cost: 12 * time.Microsecond,
 	}}
 	return &Metadata{
 		Account: Account{counts, events},
@@ -32,28 +34,36 @@ func everything() *Metadata {
 			{"java", 1, 12.5, 0.5, 10 * time.Second, 2 * time.Second, 4, time.Second, 0.25},
 			{Comm: "ruby", PID: 2, Sum: -1, Within: Bound(math.Inf(1))},
 		},
-		Extents: []Extent{{"java", 1, profile.Extent{Subject: "page-faults", What: "faults", Unit: "count", Source: "the kernel", There: 9, Observed: 7,
+		Extents: []Extent{{"java", 1, profile.Extent{Subject: "page-faults", What: "faults", Unit: "count",
+			Source: "the kernel", There: 9, Observed: 7,
 			Missed: []profile.Missed{{Amount: 2, Why: "the ring was full"}}}}},
 		Basis:    []Note{{"java", []int64{1, 2, 3, 4, 5}, 7, "one event for each buffer"}},
 		Sampling: []Sampling{{"cpu-clock", 10 * time.Millisecond}},
 		Remarks:  []string{"vmprof-agent 0.1.0", `quotes " and <angles> & more`},
 		Windows:  []Window{{2, time.Unix(1_700_000_000, 123_000_000).UTC(), 10 * time.Second, Account{counts, events}}},
-		Calls:    []CallTotal{{"page", profile.Inferred, profile.Rate{Hz: 100, Burst: profile.Burst{Stride: 7, Samples: 32}}, 1234.5, 2}},
+		Calls: []CallTotal{{"page", profile.Inferred, profile.Rate{Hz: 100,
+			Burst: profile.Burst{Stride: 7, Samples: 32}}, 1234.5, 2}},
 		Contexts: []ProcessContexts{{"java", 1, 2, profile.Contexts{
-			Mode: profile.ContextChain, Walked: math.MaxUint64, Linked: 2, Ambiguous: 3, Fitted: 4, Unplaced: 5, Nodes: math.MaxInt, Shared: 7, Methods: 8,
-			ByDepth: [3]uint64{9, 10, 11}, BySite: [3]uint64{12, 13, 14}, Check: &profile.ContextCheck{Samples: 15, Right: [3]uint64{16, 17, 18}},
+			Mode: profile.ContextChain, Walked: math.MaxUint64, Linked: 2, Ambiguous: 3, Fitted: 4, Unplaced: 5,
+			Nodes: math.MaxInt, Shared: 7, Methods: 8,
+			ByDepth: [3]uint64{9, 10, 11}, BySite: [3]uint64{12, 13, 14},
+			Check: &profile.ContextCheck{Samples: 15, Right: [3]uint64{16, 17, 18}},
 		}}},
 		Rounding: []Rounding{{"java", 1, "page", profile.Sampled, 3}, {Comm: "java", PID: 1}},
 		Notes:    []Note{{"java", []int64{1}, 0, "has no debug information"}},
 		Versions: []Version{
-			{1, 812, 3, nil, 960, 0, 2 * time.Second, false, int(profile.VersionFreed), new(3 * time.Second), new(4 * time.Second), nil, nil, nil},
-			{1, 1450, 4, new(17), 4096, 0, -time.Second, true, int(profile.VersionGivenUp), nil, new(41 * time.Second), []int{1},
+			{1, 812, 3, nil, 960, 0, 2 * time.Second, false, int(profile.VersionFreed), new(3 * time.Second),
+				new(4 * time.Second), nil, nil, nil},
+			{1, 1450, 4, new(17), 4096, 0, -time.Second, true, int(profile.VersionGivenUp), nil, new(41 * time.Second),
+				[]int{1},
 				[]profile.Trap{{Method: "app.Main.put", Reason: "class_check", Count: 2}}, new(1)},
 		},
-		Inlining: []Inlining{{PID: 7, Limits: profile.InlineLimits{FreqInlineSize: 325, InlineSmallCode: 2500, TypeProfileMajorReceiverPercent: 90},
+		Inlining: []Inlining{{PID: 7, Limits: profile.InlineLimits{FreqInlineSize: 325, InlineSmallCode: 2500,
+			TypeProfileMajorReceiverPercent: 90},
 			Callees: []Callee{{Method: 0, Bytecode: 412, Entering: time.Second}}}},
 		Methods: []string{"app.Main.get()V", "app.Main.put"},
-		Lanes: []Lanes{{"java", 1, "shop", 2, time.Unix(1_700_000_000, 123_000_000).UTC(), 20 * time.Millisecond, 500, []string{"running", "socket"},
+		Lanes: []Lanes{{"java", 1, "shop", 2, time.Unix(1_700_000_000, 123_000_000).UTC(), 20 * time.Millisecond, 500,
+			[]string{"running", "socket"},
 			[]Lane{{8, "exec-1", 3, "40a2(b70a30)()"}}, 5, 2}},
 		Followed: "app.Main.put",
 		LeftOut:  19,
@@ -119,8 +129,10 @@ func TestMetadataOfOthers(t *testing.T) {
 		{"an unknown kind", []string{mark + `{"format":1,"events":{"kind":"naps"}}`}, "unknown kind of events"},
 		{"an unknown mode", []string{mark + `{"format":1,"contexts":[{"Mode":"guess"}]}`}, "unknown context mode"},
 		{"an unknown basis", []string{mark + `{"format":1,"calls":[{"basis":"guessed"}]}`}, "unknown basis of calls"},
-		{"many objects", []string{mark + `{"format":1,"totals":[` + strings.Repeat("{},", maxObjects) + `{}]}`}, "too large"},
-		{"many numbers", []string{mark + `{"format":1,"notes":[{"pids":[` + strings.Repeat("1,", maxFields) + `1]}]}`}, "too large"},
+		{"many objects", []string{mark + `{"format":1,"totals":[` + strings.Repeat("{},", maxObjects) + `{}]}`},
+			"too large"},
+		{"many numbers", []string{mark + `{"format":1,"notes":[{"pids":[` + strings.Repeat("1,", maxFields) + `1]}]}`},
+			"too large"},
 		{"deep", []string{mark + strings.Repeat("[", 1<<20)}, "malformed"},
 	} {
 		m, err := MetadataOf(&pprof.Profile{Comments: test.comments})
@@ -166,7 +178,8 @@ func TestMetadataIsTidy(t *testing.T) {
 	if err := long.Store(p); err != nil {
 		t.Fatal(err)
 	}
-	if m, err = MetadataOf(p); err != nil || len(m.Contexts) != maxContexts || len(m.Remarks) != maxList || m.LeftOut != 3 {
+	if m, err = MetadataOf(p); err != nil || len(m.Contexts) != maxContexts || len(m.Remarks) != maxList ||
+		m.LeftOut != 3 {
 		t.Errorf("%d contexts, %d remarks, %d left out, %v", len(m.Contexts), len(m.Remarks), m.LeftOut, err)
 	}
 }

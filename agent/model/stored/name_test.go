@@ -9,7 +9,8 @@ import (
 
 func TestThreeDigits(t *testing.T) {
 	for value, want := range map[float64]string{
-		0: "0", 7: "7", 0.25: "0.25", 42.25: "42.2", 999: "999", 999.6: "1.00k", 1234: "1.23k", 203_020: "203k", 12_345_678: "12.3M", 2.5e18: "2.50E",
+		0: "0", 7: "7", 0.25: "0.25", 42.25: "42.2", 999: "999", 999.6: "1.00k", 1234: "1.23k", 203_020: "203k",
+		12_345_678: "12.3M", 2.5e18: "2.50E",
 	} {
 		if got := ThreeDigits(value); got != want {
 			t.Errorf("%v: %s, want %s", value, got, want)
@@ -37,7 +38,8 @@ func TestPrintable(t *testing.T) {
 		{strings.Repeat("\x00", 1<<20), strings.Repeat(`\x00`, (MaxName-3)/4) + "…"},
 	} {
 		if got := Printable(test.name); got != test.want {
-			t.Errorf("printable(%.40q…) = %.60q (%d bytes), want %.60q (%d bytes)", test.name, got, len(got), test.want, len(test.want))
+			t.Errorf("printable(%.40q…) = %.60q (%d bytes), want %.60q (%d bytes)", test.name, got, len(got), test.want,
+				len(test.want))
 		}
 	}
 }

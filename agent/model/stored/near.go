@@ -28,7 +28,10 @@ func Near(names []string, wanted string, most int) []string {
 			list = append(list, ranked{name, rank})
 		}
 	}
-	slices.SortFunc(list, func(a, b ranked) int { return cmp.Or(cmp.Compare(a.rank, b.rank), strings.Compare(a.name, b.name)) })
+	slices.SortFunc(list, func(a, b ranked) int {
+		return cmp.Or(cmp.Compare(a.rank, b.rank),
+			strings.Compare(a.name, b.name))
+	})
 	list = slices.Compact(list)
 	if len(list) > 0 && list[0].rank <= nearEdits { // misspelt, and the others are not
 		list = slices.DeleteFunc(list, func(r ranked) bool { return r.rank > nearEdits })
@@ -48,7 +51,8 @@ func likeness(name, wanted string) int {
 	_, wantedSimple := splitMethod(wantedClass)
 	// Words that differ much in length need no closer look.
 	if abs(len(method)-len(wantedMethod)) <= nearEdits && abs(len(simple)-len(wantedSimple)) <= nearEdits {
-		if edits := Edits(method, wantedMethod) + Edits(simple, wantedSimple); edits <= min(nearEdits, len(wantedMethod)/2) {
+		if edits := Edits(method, wantedMethod) + Edits(simple, wantedSimple); edits <= min(nearEdits,
+			len(wantedMethod)/2) {
 			return edits
 		}
 	}

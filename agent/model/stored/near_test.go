@@ -8,7 +8,8 @@ import (
 )
 
 func TestNear(t *testing.T) {
-	methods := strings.Fields("com.acme.Search.find com.acme.Search.findAll com.acme.Search.close com.acme.Cart.total com.acme.Cart.total org.other.Search.find java.util.Map.get main f com.acme.Search.<init>")
+	methods := strings.Fields("com.acme.Search.find com.acme.Search.findAll com.acme.Search.close " +
+		"com.acme.Cart.total com.acme.Cart.total org.other.Search.find java.util.Map.get main f com.acme.Search.<init>")
 	for _, test := range []struct{ wanted, want string }{
 		{"com.acme.Search.fnid", "com.acme.Search.find org.other.Search.find"},
 		{"com.acme.search.find", "com.acme.Search.find org.other.Search.find"},
@@ -30,7 +31,8 @@ func TestEdits(t *testing.T) {
 		a, b string
 		want int
 	}{
-		{"", "", 0}, {"abc", "abc", 0}, {"abc", "", 3}, {"", "abc", 3}, {"kitten", "sitting", 3}, {"recrod", "record", 2},
+		{"", "", 0}, {"abc", "abc", 0}, {"abc", "", 3}, {"", "abc", 3}, {"kitten", "sitting", 3},
+		{"recrod", "record", 2},
 		{strings.Repeat("x", 1000), "", 32},
 	} {
 		if got := stored.Edits(tt.a, tt.b); got != tt.want {

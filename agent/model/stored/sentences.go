@@ -98,7 +98,8 @@ func totalSentences(totals []Total, unit string) (list []string) {
 		case len(same) <= maxTotals:
 			list = append(list, fmt.Sprintf("%s (pid %d): ", t.Comm, t.PID)+t.sentence("its", unit))
 		case same[0] == t:
-			list = append(list, fmt.Sprintf("%s (%d processes): ", t.Comm, len(same))+together(same).sentence("their", unit))
+			list = append(list, fmt.Sprintf("%s (%d processes): ", t.Comm, len(same))+
+				together(same).sentence("their", unit))
 		}
 	}
 	return list
@@ -160,7 +161,8 @@ func (a *EventAccount) String() string {
 	}
 	text += ", " + causes("lost", a.Counts.Dropped, a.Counts.Discarded)
 	if a.Counts.Hits > 0 {
-		text += fmt.Sprintf(", %d hits of probes took %v of CPU time", a.Counts.Hits, a.Counts.Cost.Round(time.Microsecond))
+		text += fmt.Sprintf(", %d hits of probes took %v of CPU time", a.Counts.Hits,
+			a.Counts.Cost.Round(time.Microsecond))
 	}
 	return text
 }
@@ -224,7 +226,8 @@ func (t *Total) sentence(whose, unit string) (line string) {
 	if t.Partial() {
 		c := profile.Coverage{Time: t.Time, Observed: t.Observed}
 		line += fmt.Sprintf("observed %s of the time, %v of %v, in %s; "+scaled+" of it: ",
-			Percent(c.Share(), 1), t.Observed.Round(time.Second/10), t.Time.Round(time.Second/10), Plural(t.Slices, "slice"))
+			Percent(c.Share(), 1), t.Observed.Round(time.Second/10), t.Time.Round(time.Second/10),
+			Plural(t.Slices, "slice"))
 	}
 	if t.Lost > leastLost {
 		line += fmt.Sprintf("up to %s of the events were lost; "+scaled+" of them: ", Percent(t.Lost, 1))
@@ -297,7 +300,8 @@ func (c *ProcessContexts) String() string {
 	if c.Window > 0 {
 		fmt.Fprintf(&b, " in window %d", c.Window)
 	}
-	fmt.Fprintf(&b, ": %v, walked=%d, linked=%d, ambiguous=%d, fitted=%d, unplaced=%d", c.Mode, c.Walked, c.Linked, c.Ambiguous, c.Fitted, c.Unplaced)
+	fmt.Fprintf(&b, ": %v, walked=%d, linked=%d, ambiguous=%d, fitted=%d, unplaced=%d", c.Mode, c.Walked, c.Linked,
+		c.Ambiguous, c.Fitted, c.Unplaced)
 	if c.Mode == profile.ContextChain {
 		fmt.Fprintf(&b, ", nodes=%d, shared=%d, methods=%d", c.Nodes, c.Shared, c.Methods)
 		fmt.Fprintf(&b, ", by-depth=%d/%d/%d", c.ByDepth[0], c.ByDepth[1], c.ByDepth[2])

@@ -16,7 +16,8 @@ func TestVersionOf(t *testing.T) {
 			t.Errorf("%d is %d, %v", id, got, ok)
 		}
 	}
-	for _, m := range []*pprof.Mapping{nil, {}, {File: "[jit:HotSpot]"}, {File: "[jit:HotSpot]", Offset: 0x1000}, {File: "/lib/libc.so", Offset: 1 << 32}} {
+	for _, m := range []*pprof.Mapping{nil, {}, {File: "[jit:HotSpot]"}, {File: "[jit:HotSpot]", Offset: 0x1000},
+		{File: "/lib/libc.so", Offset: 1 << 32}} {
 		if id, ok := VersionOf(m); ok {
 			t.Errorf("%v is of version %d", m, id)
 		}
@@ -33,8 +34,10 @@ func TestHostileVersions(t *testing.T) {
 		m.Versions = append(m.Versions, Version{ID: 2, Traps: []profile.Trap{{Count: math.MaxInt}}})
 	}
 	m.tidy()
-	if len(m.Versions) != MaxVersions || m.LeftOut != 1 || len(m.Versions[0].Inlined) > maxInlined || len(m.Versions[0].Traps) > maxTraps ||
-		m.Versions[0].Level != 0 || m.Versions[0].State != int(profile.VersionFreed) || m.MethodName(77) != Unnamed || m.MethodName(-1) != Unnamed {
+	if len(m.Versions) != MaxVersions || m.LeftOut != 1 || len(m.Versions[0].Inlined) > maxInlined ||
+		len(m.Versions[0].Traps) > maxTraps ||
+		m.Versions[0].Level != 0 || m.Versions[0].State != int(profile.VersionFreed) || m.MethodName(77) != Unnamed ||
+		m.MethodName(-1) != Unnamed {
 		t.Errorf("%d versions, %d left out, the first %+v", len(m.Versions), m.LeftOut, m.Versions[0])
 	}
 	if m.MethodName(0) == "a\x00b" {

@@ -38,12 +38,14 @@ func breakpointPolicies() []BreakpointPolicy {
 
 var (
 	// ErrBreakpointsUnsafe: the policy keeps breakpoints out of other processes on this machine.
-	ErrBreakpointsUnsafe = errors.New("hardware breakpoints are not used in virtual machines, because some hypervisors lose debug exceptions, " +
+	ErrBreakpointsUnsafe = errors.New("hardware breakpoints are not used in virtual machines, because some " +
+		"hypervisors lose debug exceptions, " +
 		"which ends the process with the breakpoint; use --breakpoints=always to accept this risk")
 	// ErrBreakpointsOff: the user disabled breakpoints.
 	ErrBreakpointsOff = errors.New("--breakpoints=never was given")
 	// ErrBreakpointsLost: a trial in this process lost a debug exception.
-	ErrBreakpointsLost = errors.New("the hypervisor of this machine loses debug exceptions: a hardware breakpoint can end the process")
+	ErrBreakpointsLost = errors.New("the hypervisor of this machine loses debug exceptions: a hardware breakpoint " +
+		"can end the process")
 )
 
 // Check returns nil if breakpoints may be set in other processes here, else one of the errors

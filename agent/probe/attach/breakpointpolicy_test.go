@@ -22,7 +22,8 @@ func TestBreakpointPolicy(t *testing.T) {
 		{BreakpointsAlways, true, errTried},
 		{BreakpointsNever, true, ErrBreakpointsOff},
 	} {
-		if err := c.policy.check(c.virtual, func() error { return errTried }); !errors.Is(err, c.want) || (err == nil) != (c.want == nil) {
+		if err := c.policy.check(c.virtual, func() error { return errTried }); !errors.Is(err, c.want) ||
+			(err == nil) != (c.want == nil) {
 			t.Errorf("policy %q, virtual %v: %v, want %v", c.policy, c.virtual, err, c.want)
 		}
 	}

@@ -20,7 +20,8 @@ const (
 
 var (
 	// ErrBreakpointsBusy: no thread has enough free debug registers.
-	ErrBreakpointsBusy = errors.New("the debug registers of all threads are in use: end other users of hardware breakpoints there (debuggers, perf record -e mem:)")
+	ErrBreakpointsBusy = errors.New("the debug registers of all threads are in use: end other users of hardware " +
+		"breakpoints there (debuggers, perf record -e mem:)")
 	// ErrThreadsGone: none of the threads exists any more.
 	ErrThreadsGone = errors.New("the threads have ended")
 )
@@ -50,8 +51,10 @@ type Breakpoints struct {
 // MaxBreakpointThreads threads, in the given order. Nothing traps before Arm. Each event counts at
 // most limit hits, up to MaxBreakpointHits, among those for which prog returns 1.
 func NewBreakpoints(prog *ebpf.Program, addresses []uint64, tids []int, limit int) (_ *Breakpoints, err error) {
-	if len(addresses) < 1 || len(addresses) > MaxBreakpoints || len(tids) > MaxBreakpointThreads || limit < 1 || limit > MaxBreakpointHits {
-		return nil, fmt.Errorf("%d addresses in %d threads for %d hits: %w", len(addresses), len(tids), limit, unix.EINVAL)
+	if len(addresses) < 1 || len(addresses) > MaxBreakpoints || len(tids) > MaxBreakpointThreads || limit < 1 ||
+		limit > MaxBreakpointHits {
+		return nil, fmt.Errorf("%d addresses in %d threads for %d hits: %w", len(addresses), len(tids), limit,
+			unix.EINVAL)
 	}
 	if err := catchLostTraps(); err != nil { // breakpoints may be this process's own
 		return nil, err
@@ -140,11 +143,14 @@ func breakpoint(address uint64, leader bool) *unix.PerfEventAttr {
 func explainBreakpoint(tid int, err error) error {
 	switch {
 	case errors.Is(err, unix.EACCES), errors.Is(err, unix.EPERM):
-		return fmt.Errorf("set breakpoint in thread %d: %w: needs CAP_PERFMON and the sysctl kernel.perf_event_paranoid at 2 or below, or CAP_SYS_ADMIN", tid, err)
+		return fmt.Errorf("set breakpoint in thread %d: %w: needs CAP_PERFMON and the sysctl "+
+			"kernel.perf_event_paranoid at 2 or below, or CAP_SYS_ADMIN", tid, err)
 	case errors.Is(err, unix.EMFILE), errors.Is(err, unix.ENFILE):
-		return fmt.Errorf("set breakpoint in thread %d: %w: raise the limit on open files (ulimit -n, or LimitNOFILE= of a systemd unit): %d for each thread", tid, err, MaxBreakpoints)
+		return fmt.Errorf("set breakpoint in thread %d: %w: raise the limit on open files (ulimit -n, or "+
+			"LimitNOFILE= of a systemd unit): %d for each thread", tid, err, MaxBreakpoints)
 	case errors.Is(err, unix.ENOENT), errors.Is(err, unix.EOPNOTSUPP), errors.Is(err, unix.ENODEV):
-		return fmt.Errorf("set breakpoint in thread %d: %w: this kernel or machine has no hardware breakpoints", tid, err)
+		return fmt.Errorf("set breakpoint in thread %d: %w: this kernel or machine has no hardware breakpoints", tid,
+			err)
 	}
 	return fmt.Errorf("set breakpoint in thread %d: %w", tid, err)
 }

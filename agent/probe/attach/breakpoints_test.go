@@ -52,18 +52,19 @@ func newHitCounter(t testing.TB) *hitCounter {
 	runs, err := ebpf.NewMap(&ebpf.MapSpec{Type: ebpf.Array, KeySize: 4, ValueSize: 8, MaxEntries: 1})
 	needPrivilege(t, err)
 	t.Cleanup(func() { runs.Close() })
-	prog, err := ebpf.NewProgram(&ebpf.ProgramSpec{Type: ebpf.PerfEvent, License: "Dual BSD/GPL", Instructions: asm.Instructions{
-		asm.StoreImm(asm.RFP, -4, 0, asm.Word),
-		asm.Mov.Reg(asm.R2, asm.RFP),
-		asm.Add.Imm(asm.R2, -4),
-		asm.LoadMapPtr(asm.R1, runs.FD()),
-		asm.FnMapLookupElem.Call(),
-		asm.JEq.Imm(asm.R0, 0, "end"),
-		asm.Mov.Imm(asm.R1, 1),
-		asm.StoreXAdd(asm.R0, asm.R1, asm.DWord),
-		asm.Mov.Imm(asm.R0, 1).WithSymbol("end"),
-		asm.Return(),
-	}})
+	prog, err := ebpf.NewProgram(&ebpf.ProgramSpec{Type: ebpf.PerfEvent, License: "Dual BSD/GPL",
+		Instructions: asm.Instructions{
+			asm.StoreImm(asm.RFP, -4, 0, asm.Word),
+			asm.Mov.Reg(asm.R2, asm.RFP),
+			asm.Add.Imm(asm.R2, -4),
+			asm.LoadMapPtr(asm.R1, runs.FD()),
+			asm.FnMapLookupElem.Call(),
+			asm.JEq.Imm(asm.R0, 0, "end"),
+			asm.Mov.Imm(asm.R1, 1),
+			asm.StoreXAdd(asm.R0, asm.R1, asm.DWord),
+			asm.Mov.Imm(asm.R0, 1).WithSymbol("end"),
+			asm.Return(),
+		}})
 	needPrivilege(t, err)
 	t.Cleanup(func() { prog.Close() })
 	return &hitCounter{prog, runs}
@@ -220,7 +221,8 @@ func TestLiveBreakpointThreads(t *testing.T) {
 		}
 		runtime.Gosched()
 	}
-	if _, err := NewBreakpoints(h.prog, []uint64{address(placeA)}, []int{1 << 23}, 50); !errors.Is(err, ErrThreadsGone) {
+	if _, err := NewBreakpoints(h.prog, []uint64{address(placeA)}, []int{1 << 23}, 50); !errors.Is(err,
+		ErrThreadsGone) {
 		t.Errorf("a thread that does not exist: %v", err)
 	}
 }
@@ -254,9 +256,11 @@ func TestBreakpointArguments(t *testing.T) {
 	for name, c := range map[string]struct {
 		addresses, tids, limit int
 	}{
-		"no address": {0, 1, 1}, "four": {4, 1, 1}, "too many threads": {1, 257, 1}, "no hits": {1, 1, 0}, "too many hits": {1, 1, 1 << 13},
+		"no address": {0, 1, 1}, "four": {4, 1, 1}, "too many threads": {1, 257, 1}, "no hits": {1, 1, 0},
+		"too many hits": {1, 1, 1 << 13},
 	} {
-		if _, err := NewBreakpoints(nil, make([]uint64, c.addresses), make([]int, c.tids), c.limit); !errors.Is(err, unix.EINVAL) {
+		if _, err := NewBreakpoints(nil, make([]uint64, c.addresses), make([]int, c.tids), c.limit); !errors.Is(err,
+			unix.EINVAL) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

@@ -73,7 +73,8 @@ func TestKernelFeatures(t *testing.T) {
 	}
 	for _, hook := range []bpf.TickHook{bpf.ChargeTick, bpf.ExpireTick} {
 		var ticks KernelTicks
-		err := ticks.follow(o, bpf.KernelTickOptions{Hook: hook, Share: 1, Entries: functions(timerInterrupts), Function: tickFunction})
+		err := ticks.follow(o, bpf.KernelTickOptions{Hook: hook, Share: 1, Entries: functions(timerInterrupts),
+			Function: tickFunction})
 		yes("the kernel's tick by "+hook.String(), err == nil)
 		if err != nil {
 			t.Logf("%v: %v", hook, firstLine(err))
@@ -95,7 +96,8 @@ func TestKernelFeatures(t *testing.T) {
 		t.Fatal(err)
 	}
 	if known, ok := observed.Find(kernels, k); ok && !reflect.DeepEqual(known.Features, k.Features) {
-		t.Errorf("%s has of %s\n%v\nbut this kernel has\n%v\nIf that is right, record it: see package observed", knownKernels, known.Release, known, k)
+		t.Errorf("%s has of %s\n%v\nbut this kernel has\n%v\nIf that is right, record it: see package observed",
+			knownKernels, known.Release, known, k)
 	}
 }
 

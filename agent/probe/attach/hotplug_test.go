@@ -18,7 +18,8 @@ import (
 // have a CPU taken away.
 func TestKernelHotplug(t *testing.T) {
 	const cpu = 1
-	if init, err := os.Readlink("/proc/1/exe"); err != nil || init != "/init" || os.Getppid() != 1 { // the emulated machine's
+	// the emulated machine's
+	if init, err := os.Readlink("/proc/1/exe"); err != nil || init != "/init" || os.Getppid() != 1 {
 		t.Skip("this machine is not the test's own: go run ./tests/kernels")
 	}
 	switchTo := func(online string) error {
@@ -75,7 +76,8 @@ func TestKernelHotplug(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Logf("%d samples attempted, %d delivered, %d dropped", counts[bpf.SamplesAttempted], counts[bpf.SamplesDelivered], counts[bpf.SamplesDroppedNoScratch])
+	t.Logf("%d samples attempted, %d delivered, %d dropped", counts[bpf.SamplesAttempted], counts[bpf.SamplesDelivered],
+		counts[bpf.SamplesDroppedNoScratch])
 	if counts[bpf.SamplesDroppedNoScratch] != 0 {
 		t.Errorf("%d samples dropped", counts[bpf.SamplesDroppedNoScratch])
 	}

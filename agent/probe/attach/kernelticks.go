@@ -33,7 +33,8 @@ type Functions func(names ...string) map[string]bpf.CodeRange
 // timerInterrupts are the functions through which CPUs enter the kernel when the tick's timer
 // expires.
 var timerInterrupts = []string{
-	"asm_sysvec_apic_timer_interrupt", "asm_sysvec_hyperv_stimer0", "asm_sysvec_xen_hvm_callback", "asm_exc_xen_hypervisor_callback",
+	"asm_sysvec_apic_timer_interrupt", "asm_sysvec_hyperv_stimer0", "asm_sysvec_xen_hvm_callback",
+	"asm_exc_xen_hypervisor_callback",
 	"asm_common_interrupt", "asm_fred_entrypoint_kernel", // x86-64
 	"el1h_64_irq", "el1h_64_fiq", // arm64
 }
@@ -51,7 +52,8 @@ func NewKernelTicks(objects *bpf.Objects, hz int, find Functions) (_ *KernelTick
 		return nil, err
 	}
 	if hz > rate {
-		return nil, fmt.Errorf("%d Hz: %w of %d Hz, the rate of its tick: choose -F %[3]d or lower, or --clock=cpu-clock", hz, ErrFrequency, rate)
+		return nil, fmt.Errorf("%d Hz: %w of %d Hz, the rate of its tick: choose -F %[3]d or lower, or "+
+			"--clock=cpu-clock", hz, ErrFrequency, rate)
 	}
 	functions := find(slices.Concat(timerInterrupts, tickFunctions)...)
 	opts := bpf.KernelTickOptions{Share: float64(hz) / float64(rate)}
@@ -61,7 +63,8 @@ func NewKernelTicks(objects *bpf.Objects, hz int, find Functions) (_ *KernelTick
 		}
 	}
 	if len(opts.Entries) == 0 {
-		return nil, errors.New("the addresses of the kernel's functions are hidden: grant CAP_SYSLOG, with sysctl kernel.kptr_restrict at 0 or 1, or use --clock=cpu-clock")
+		return nil, errors.New("the addresses of the kernel's functions are hidden: grant CAP_SYSLOG, with sysctl " +
+			"kernel.kptr_restrict at 0 or 1, or use --clock=cpu-clock")
 	}
 	for _, name := range slices.Backward(tickFunctions) {
 		if f, ok := functions[name]; ok {

@@ -142,7 +142,8 @@ const loadedBits = 1 << 29
 
 func openLoads(cpu int) (*perfRing, error) {
 	fd, err := unix.PerfEventOpen(&unix.PerfEventAttr{
-		Type: unix.PERF_TYPE_SOFTWARE, Config: unix.PERF_COUNT_SW_DUMMY, Size: unix.PERF_ATTR_SIZE_VER5, Bits: loadedBits,
+		Type: unix.PERF_TYPE_SOFTWARE, Config: unix.PERF_COUNT_SW_DUMMY, Size: unix.PERF_ATTR_SIZE_VER5,
+		Bits: loadedBits,
 	}, -1, cpu, -1, unix.PERF_FLAG_FD_CLOEXEC)
 	if err != nil {
 		return nil, err

@@ -23,8 +23,10 @@ func int1()
 // kernel sends to a thread.
 var catchLostTraps = sync.OnceValue(func() error {
 	handler, restorer := trapHandler()
-	const onStack, restart, restorerGiven = 0x08000000, 0x10000000, 0x04000000 // SA_ONSTACK, SA_RESTART, SA_RESTORER of asm/signal.h
-	action := struct {                                                         // sigaction of asm/signal.h as the system call has it
+	// SA_ONSTACK, SA_RESTART, SA_RESTORER of asm/signal.h
+	const onStack, restart, restorerGiven = 0x08000000, 0x10000000, 0x04000000
+	// sigaction of asm/signal.h as the system call has it
+	action := struct {
 		handler, flags, restorer uintptr
 		mask                     uint64
 	}{handler: handler, restorer: restorer, flags: onStack | restart | restorerGiven}

@@ -32,7 +32,9 @@ type UnreadFile struct {
 // MappedFiles opens the ELF files with code in a process, one after the other, each until visit
 // returns. It stops at visit's first error. Beyond limits.Files it returns proc.ErrTooLarge. A file
 // system controlled by the target can delay it: call it through a proc.Pool.
-func MappedFiles(root proc.Root, pid int, limits MappedLimits, visit func(*MappedFile) error) (unread []UnreadFile, err error) {
+func MappedFiles(
+	root proc.Root, pid int, limits MappedLimits, visit func(*MappedFile) error,
+) (unread []UnreadFile, err error) {
 	maps, err := root.Maps(pid, func(m *proc.Mapping) bool { return m.Exec && m.IsFile() })
 	if err != nil {
 		return nil, err
@@ -59,7 +61,9 @@ func MappedFiles(root proc.Root, pid int, limits MappedLimits, visit func(*Mappe
 
 // visitMapped opens one file for visit, whose error it returns. unread is why the file cannot be
 // read; nil if it is visited or not an ELF file at all, like a file in which a VM keeps code.
-func visitMapped(root proc.Root, pid int, m *proc.Mapping, maxSize int64, visit func(*MappedFile) error) (unread, err error) {
+func visitMapped(
+	root proc.Root, pid int, m *proc.Mapping, maxSize int64, visit func(*MappedFile) error,
+) (unread, err error) {
 	f, err := root.OpenMapped(pid, m, maxSize)
 	if err != nil {
 		return err, nil

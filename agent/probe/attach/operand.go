@@ -70,7 +70,8 @@ func termsOf(spec valueprobe.Spec, site probesite.Site) terms {
 		return terms{site.Args, fmt.Errorf("the probe has %d operands", len(site.Args))}
 	}
 	if site.Clone != "" && site.Function != spec.Symbol {
-		return terms{missing: fmt.Errorf("%s is a copy that the compiler made of the function, and its arguments may be in other registers: "+
+		return terms{missing: fmt.Errorf("%s is a copy that the compiler made of the function, and its arguments may "+
+			"be in other registers: "+
 			"read registers (rdi, x0), or give the full name of one copy", site.Function)}
 	}
 	args := make([]elffile.Operand, len(argumentRegisters))

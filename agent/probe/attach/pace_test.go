@@ -31,7 +31,8 @@ func TestPace(t *testing.T) {
 	}{
 		{0, 0, 0, base},
 		{10 * time.Microsecond, 10 * time.Microsecond, 1000, base},
-		{10 * time.Microsecond, 150 * time.Microsecond, 1000, 3 * time.Millisecond}, // as long as the CPU with the longest walks needs
+		// as long as the CPU with the longest walks needs
+		{10 * time.Microsecond, 150 * time.Microsecond, 1000, 3 * time.Millisecond},
 		{10 * time.Microsecond, 150 * time.Microsecond, 333, 3 * time.Millisecond},
 		{10 * time.Microsecond, 100 * time.Second, 9, 2250 * time.Microsecond}, // few samples say nothing
 		{10 * time.Microsecond, 10 * time.Microsecond, 400, 1687500},
@@ -49,7 +50,8 @@ func TestPace(t *testing.T) {
 	} {
 		mean, longest := p.Of(test.began, test.ended)
 		if (mean-test.mean).Abs() > time.Microsecond || longest != test.longest {
-			t.Errorf("%v to %v: %v, at most %v; want %v, %v", test.began, test.ended, mean, longest, test.mean, test.longest)
+			t.Errorf("%v to %v: %v, at most %v; want %v, %v", test.began, test.ended, mean, longest, test.mean,
+				test.longest)
 		}
 	}
 }
@@ -58,7 +60,8 @@ func TestPace(t *testing.T) {
 func TestPaceOfRareTicks(t *testing.T) {
 	p := NewPace(time.Second)
 	p.Adjust(1, []bpf.TickCost{{}})
-	if period, changed := p.Adjust(2, []bpf.TickCost{{Samples: 10, Time: time.Hour}}); changed || period != time.Second {
+	if period, changed := p.Adjust(2, []bpf.TickCost{{Samples: 10, Time: time.Hour}}); changed ||
+		period != time.Second {
 		t.Errorf("%v, changed %t", period, changed)
 	}
 }

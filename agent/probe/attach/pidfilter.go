@@ -59,13 +59,15 @@ func calledSite() (self *os.File, site Site, err error) {
 // hitsOfSecondThread returns how often a probe on called that is confined to the process pid runs
 // when a thread of this process that is not the first one calls the function once.
 func (u Uprobes) hitsOfSecondThread(pid int) (hits uint64, err error) {
-	counter, err := ebpf.NewMap(&ebpf.MapSpec{Name: "vmprof_hits", Type: ebpf.Array, KeySize: 4, ValueSize: 8, MaxEntries: 1})
+	counter, err := ebpf.NewMap(&ebpf.MapSpec{Name: "vmprof_hits", Type: ebpf.Array, KeySize: 4, ValueSize: 8,
+		MaxEntries: 1})
 	if err != nil {
 		return 0, err
 	}
 	defer counter.Close()
 	program, err := ebpf.NewProgram(&ebpf.ProgramSpec{
-		Name: "vmprof_pid", Type: ebpf.Kprobe, AttachType: ebpf.AttachTraceUprobeMulti, License: "GPL", Instructions: countRuns(counter),
+		Name: "vmprof_pid", Type: ebpf.Kprobe, AttachType: ebpf.AttachTraceUprobeMulti, License: "GPL",
+		Instructions: countRuns(counter),
 	})
 	if err != nil {
 		return 0, err

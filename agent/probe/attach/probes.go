@@ -38,7 +38,8 @@ type Attached struct {
 
 // NewProbes returns a Probes without probes. It tries whether the kernel has uprobe.multi links.
 func NewProbes(o *bpf.Objects) *Probes {
-	return &Probes{objects: o, uprobes: NewUprobes(), slots: newLoadSlots(bpf.MaxProbeSites), attached: map[*Attached]struct{}{}}
+	return &Probes{objects: o, uprobes: NewUprobes(), slots: newLoadSlots(bpf.MaxProbeSites),
+		attached: map[*Attached]struct{}{}}
 }
 
 // Attach attaches all sites of lib. On an error none is attached.
@@ -94,7 +95,8 @@ func (p *Probes) register(a *Attached, sites []Site) ([]Site, error) {
 	for i := range sites {
 		slot, fresh, ok := p.slots.take(*sites[i].Load)
 		if !ok {
-			return nil, fmt.Errorf("processes run with more than %d different builds of a VM at once", bpf.MaxProbeSites)
+			return nil, fmt.Errorf("processes run with more than %d different builds of a VM at once",
+				bpf.MaxProbeSites)
 		}
 		a.loads = append(a.loads, *sites[i].Load)
 		if fresh {

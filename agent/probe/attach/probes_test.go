@@ -43,7 +43,8 @@ func TestKernelProbes(t *testing.T) {
 			site := Site{Offset: offsetOf(t, probed)}
 			load := site
 			load.Load = &bpf.LoadSite{} // every argument is the constant 0
-			if _, err := p.Attach(self, Sites{Load: []Site{load}, CodeUnload: []Site{site}, ClassUnload: []Site{site}}); err != nil {
+			if _, err := p.Attach(self, Sites{Load: []Site{load}, CodeUnload: []Site{site},
+				ClassUnload: []Site{site}}); err != nil {
 				t.Fatal(err)
 			}
 			const calls = 23
@@ -55,7 +56,8 @@ func TestKernelProbes(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				if c[bpf.EventsAttempted] < calls || c[bpf.EventsAttempted] != c[bpf.EventsDelivered]+c[bpf.EventsDroppedRingFull] {
+				if c[bpf.EventsAttempted] < calls || c[bpf.EventsAttempted] != c[bpf.EventsDelivered]+
+					c[bpf.EventsDroppedRingFull] {
 					t.Errorf("%s: %d attempted, %d delivered, %d dropped, want %d", when, c[bpf.EventsAttempted],
 						c[bpf.EventsDelivered], c[bpf.EventsDroppedRingFull], calls)
 				}
@@ -129,7 +131,8 @@ func TestLoadSlots(t *testing.T) {
 	}
 	s.give(layout(1))
 	if slot, fresh, ok := s.take(layout(3)); slot != first || !fresh || !ok {
-		t.Errorf("after the last library of layout 1: slot %d, fresh %v, ok %v; want slot %d, to be written", slot, fresh, ok, first)
+		t.Errorf("after the last library of layout 1: slot %d, fresh %v, ok %v; want slot %d, to be written", slot,
+			fresh, ok, first)
 	}
 	for i := range int64(500) { // one after the other, far more than there are slots
 		s.give(layout(3 + i))

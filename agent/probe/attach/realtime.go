@@ -12,8 +12,10 @@ import (
 )
 
 // ErrRingSleeps: sampling could hang or crash this machine.
-var ErrRingSleeps = errors.New("this kernel is PREEMPT_RT and the lock of its BPF ring buffer sleeps, but the interrupts that " +
-	"sample must not sleep: boot Linux 6.12 or newer, or a stable kernel with the fix of CVE-2024-50138, or one without PREEMPT_RT")
+var ErrRingSleeps = errors.New("this kernel is PREEMPT_RT and the lock of its BPF ring buffer sleeps, but the " +
+	"interrupts that " +
+	"sample must not sleep: boot Linux 6.12 or newer, or a stable kernel with the fix of CVE-2024-50138, or one " +
+	"without PREEMPT_RT")
 
 // CheckRing fails with ErrRingSleeps if programs of interrupts must not write to a BPF ring buffer
 // on this kernel. sys is where sysfs is.
@@ -23,7 +25,8 @@ func CheckRing(sys string) error {
 		return fmt.Errorf("uname: %w", err)
 	}
 	realtime, _ := os.ReadFile(filepath.Join(sys, "kernel/realtime")) // only PREEMPT_RT kernels have it
-	k := preemption{realtime: string(realtime), version: unix.ByteSliceToString(u.Version[:]), release: unix.ByteSliceToString(u.Release[:])}
+	k := preemption{realtime: string(realtime), version: unix.ByteSliceToString(u.Version[:]),
+		release: unix.ByteSliceToString(u.Release[:])}
 	if k.isRealtime() { // for others a megabyte of type information need not be read
 		k.lock = ringLock()
 	}
@@ -61,7 +64,8 @@ type preemption struct {
 }
 
 func (k preemption) isRealtime() bool {
-	return strings.TrimSpace(k.realtime) == "1" || strings.Contains(k.version, "PREEMPT_RT") || strings.Contains(k.version, "PREEMPT RT")
+	return strings.TrimSpace(k.realtime) == "1" || strings.Contains(k.version, "PREEMPT_RT") ||
+		strings.Contains(k.version, "PREEMPT RT")
 }
 
 // ringSleeps reports whether bpf_ringbuf_reserve may sleep. With PREEMPT_RT a spinlock_t does. The

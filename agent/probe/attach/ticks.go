@@ -69,12 +69,14 @@ func NewTicks(prog *ebpf.Program, hz int) (*Ticks, error) { return newCPUClock(p
 // event, and threads that then ran briefly had no samples for up to hundreds of milliseconds.
 func newCPUClock(prog *ebpf.Program, hz int, only map[int]bool) (*Ticks, error) {
 	if limit := maxRate(); limit > 0 && hz > limit {
-		return nil, fmt.Errorf("%d Hz: %w of %d Hz: choose a lower -F, or raise the sysctl kernel.perf_event_max_sample_rate", hz, ErrFrequency, limit)
+		return nil, fmt.Errorf("%d Hz: %w of %d Hz: choose a lower -F, or raise the sysctl "+
+			"kernel.perf_event_max_sample_rate", hz, ErrFrequency, limit)
 	}
-	return openTicks(&Ticks{Event: "cpu-clock", prog: prog, only: only, mean: time.Second / time.Duration(hz), attr: unix.PerfEventAttr{
-		Type: unix.PERF_TYPE_SOFTWARE, Config: unix.PERF_COUNT_SW_CPU_CLOCK, Size: unix.PERF_ATTR_SIZE_VER5,
-		Sample: uint64(hz), Bits: unix.PerfBitFreq | unix.PerfBitDisabled | unix.PerfBitExcludeIdle,
-	}})
+	return openTicks(&Ticks{Event: "cpu-clock", prog: prog, only: only, mean: time.Second / time.Duration(hz),
+		attr: unix.PerfEventAttr{
+			Type: unix.PERF_TYPE_SOFTWARE, Config: unix.PERF_COUNT_SW_CPU_CLOCK, Size: unix.PERF_ATTR_SIZE_VER5,
+			Sample: uint64(hz), Bits: unix.PerfBitFreq | unix.PerfBitDisabled | unix.PerfBitExcludeIdle,
+		}})
 }
 
 // newTicks opens one event on every CPU.
@@ -168,7 +170,8 @@ func (t *Ticks) SetPeriod(period time.Duration) error {
 // setPeriod begins a new period, of that length.
 func (k *tick) setPeriod(period time.Duration) error {
 	ns := uint64(period)
-	if _, _, err := unix.Syscall(unix.SYS_IOCTL, uintptr(k.fd), unix.PERF_EVENT_IOC_PERIOD, uintptr(unsafe.Pointer(&ns))); err != 0 {
+	if _, _, err := unix.Syscall(unix.SYS_IOCTL, uintptr(k.fd), unix.PERF_EVENT_IOC_PERIOD,
+		uintptr(unsafe.Pointer(&ns))); err != 0 {
 		return fmt.Errorf("change the period of a sampling event: %w", err)
 	}
 	return nil
@@ -211,10 +214,12 @@ func (t *Ticks) open(cpu int) (*tick, error) {
 	attr := t.attr
 	fd, err := unix.PerfEventOpen(&attr, -1, cpu, -1, unix.PERF_FLAG_FD_CLOEXEC)
 	if errors.Is(err, unix.EACCES) || errors.Is(err, unix.EPERM) {
-		return nil, fmt.Errorf("open %s event on cpu %d: %w: needs CAP_PERFMON and the sysctl kernel.perf_event_paranoid at 2 or below, or CAP_SYS_ADMIN", t.Event, cpu, err)
+		return nil, fmt.Errorf("open %s event on cpu %d: %w: needs CAP_PERFMON and the sysctl "+
+			"kernel.perf_event_paranoid at 2 or below, or CAP_SYS_ADMIN", t.Event, cpu, err)
 	}
 	if errors.Is(err, unix.EMFILE) {
-		return nil, fmt.Errorf("open %s event on cpu %d: %w: raise the limit on open files (ulimit -n): two for each CPU", t.Event, cpu, err)
+		return nil, fmt.Errorf("open %s event on cpu %d: %w: raise the limit on open files (ulimit -n): two for each "+
+			"CPU", t.Event, cpu, err)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("open %s event on cpu %d: %w", t.Event, cpu, err)

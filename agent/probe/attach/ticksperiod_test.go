@@ -13,7 +13,8 @@ import (
 func TestKernelPeriod(t *testing.T) {
 	needs.Root(t, "sampling")
 	fd, err := unix.PerfEventOpen(&unix.PerfEventAttr{
-		Type: unix.PERF_TYPE_SOFTWARE, Config: unix.PERF_COUNT_SW_CPU_CLOCK, Size: unix.PERF_ATTR_SIZE_VER5, Sample: 99, Bits: unix.PerfBitFreq,
+		Type: unix.PERF_TYPE_SOFTWARE, Config: unix.PERF_COUNT_SW_CPU_CLOCK, Size: unix.PERF_ATTR_SIZE_VER5, Sample: 99,
+		Bits: unix.PerfBitFreq,
 	}, -1, 0, -1, unix.PERF_FLAG_FD_CLOEXEC)
 	if err != nil {
 		t.Fatal(err)

@@ -114,9 +114,11 @@ func (u Uprobes) attachSingle(file *os.File, pid int, p Uprobe, sites []Site) ([
 	}
 	var links []link.Link
 	for _, s := range sites {
-		l, err := ex.Uprobe("", p.Single, &link.UprobeOptions{PID: pid, Address: s.Offset, RefCtrOffset: s.RefCtrOffset, Cookie: s.Cookie})
+		l, err := ex.Uprobe("", p.Single, &link.UprobeOptions{PID: pid, Address: s.Offset, RefCtrOffset: s.RefCtrOffset,
+			Cookie: s.Cookie})
 		if err != nil {
-			err = fmt.Errorf("%w (this kernel has no uprobe.multi: single probes need CAP_SYS_ADMIN)", explainSemaphore(err, sites))
+			err = fmt.Errorf("%w (this kernel has no uprobe.multi: single probes need CAP_SYS_ADMIN)",
+				explainSemaphore(err, sites))
 			return nil, errors.Join(err, CloseLinks(links))
 		}
 		links = append(links, l)
@@ -132,7 +134,8 @@ func explainSemaphore(err error, sites []Site) error {
 	}
 	for _, s := range sites {
 		if s.RefCtrOffset != 0 {
-			return fmt.Errorf("%w: another tool may have attached there without the probe's semaphore (the kernel then logs "+
+			return fmt.Errorf("%w: another tool may have attached there without the probe's semaphore (the kernel "+
+				"then logs "+
 				"\"ref_ctr_offset mismatch\"): end that tool first", err)
 		}
 	}
@@ -199,7 +202,8 @@ func (u Uprobes) guard(file *os.File, sites []Site) error {
 }
 
 // errReplaced explains probesite.ErrRedZone to users who can rebuild the program.
-var errReplaced = errors.New("the kernel (Linux 6.18 and later) replaces that NOP by a call, which writes below the stack pointer: " +
+var errReplaced = errors.New("the kernel (Linux 6.18 and later) replaces that NOP by a call, which writes below the " +
+	"stack pointer: " +
 	"rebuild the program with a one-byte nop at the probe (with systemtap's sys/sdt.h or the current vmprof.h), " +
 	"or record the entry of a function (func:SYMBOL)")
 

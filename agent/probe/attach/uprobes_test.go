@@ -207,7 +207,8 @@ func TestProbeRedZoneOfOthers(t *testing.T) {
 						t.Fatal(err)
 					}
 					if n := p.wrong(); n != 0 || hits() != leafRounds {
-						t.Errorf("%d results are wrong with a probe in a function that calls, which was hit %d times", n, hits())
+						t.Errorf("%d results are wrong with a probe in a function that calls, which was hit %d times",
+							n, hits())
 					}
 				})
 			}
@@ -215,7 +216,8 @@ func TestProbeRedZoneOfOthers(t *testing.T) {
 	}
 	// Every instruction that the kernel replaces is refused, whatever its form. The test also
 	// checks that there is harm without the refusal; otherwise none of these tests could fail.
-	for _, form := range []string{"0f 1f 44 00 00", "66 0f 1f 40 00", "66 66 66 66 90", "48 8d 64 24 00", "e9 00 00 00 00",
+	for _, form := range []string{"0f 1f 44 00 00", "66 0f 1f 40 00", "66 66 66 66 90", "48 8d 64 24 00",
+		"e9 00 00 00 00",
 		"66 2e 0f 1f 84 00 00 00 00 00", "90"} {
 		t.Run(form, func(t *testing.T) {
 			p := startLeafs(t, false, "gcc", "-O2", `-DLONG_NOP=".byte 0x`+strings.ReplaceAll(form, " ", ", 0x")+`"`)
@@ -296,13 +298,15 @@ func TestProbeWarmsPages(t *testing.T) {
 	}
 	u := NewUprobes()
 	program, _ := countHits(t, u.Multi())
-	links, err := u.Attach(file, 0, Uprobe{Multi: program, Single: program}, []Site{{Offset: code, RefCtrOffset: counter}})
+	links, err := u.Attach(file, 0, Uprobe{Multi: program, Single: program},
+		[]Site{{Offset: code, RefCtrOffset: counter}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer CloseLinks(links)
 	if !resident(t, file, size, code) || !resident(t, file, size, counter) {
-		t.Errorf("in the page cache: code %v, semaphore %v", resident(t, file, size, code), resident(t, file, size, counter))
+		t.Errorf("in the page cache: code %v, semaphore %v", resident(t, file, size, code),
+			resident(t, file, size, counter))
 	}
 }
 
@@ -335,7 +339,8 @@ func resident(t *testing.T, file *os.File, size int, offset int) bool {
 	defer unix.Munmap(mapped)
 	page := os.Getpagesize()
 	pages := make([]byte, size/page)
-	_, _, failed := unix.Syscall(unix.SYS_MINCORE, uintptr(unsafe.Pointer(&mapped[0])), uintptr(size), uintptr(unsafe.Pointer(&pages[0])))
+	_, _, failed := unix.Syscall(unix.SYS_MINCORE, uintptr(unsafe.Pointer(&mapped[0])), uintptr(size),
+		uintptr(unsafe.Pointer(&pages[0])))
 	if failed != 0 {
 		t.Fatal(failed)
 	}

@@ -188,8 +188,10 @@ func TestLiveValuesHotSpot(t *testing.T) {
 				if len(words) != 8 {
 					t.Fatalf("compiled %q", text)
 				}
-				class, length, method, signature, address, size, first := words[0], words[1], words[2], words[3], words[4], words[5], words[7]
-				if length != fmt.Sprint(len(class)) || method == "" || !strings.HasPrefix(signature, "(") || first != fmt.Sprint(method[0]) {
+				class, length, method, signature, address, size, first := words[0], words[1], words[2], words[3],
+					words[4], words[5], words[7]
+				if length != fmt.Sprint(len(class)) || method == "" || !strings.HasPrefix(signature, "(") ||
+					first != fmt.Sprint(method[0]) {
 					t.Errorf("compiled %q", text)
 				}
 				if a, err := strconv.ParseUint(address, 10, 64); err != nil || a < 1<<16 || size == "0" {
@@ -292,14 +294,16 @@ func TestLiveValuesAllocations(t *testing.T) {
 	}
 	defer guest.Close()
 	w.attachMapped(t, guest.PID(), buffers)
-	jcmd := exec.Command(filepath.Join(needs.JDK(t).Home, "bin", "jcmd"), strconv.Itoa(guest.PID()), "GC.class_histogram")
+	jcmd := exec.Command(filepath.Join(needs.JDK(t).Home, "bin", "jcmd"), strconv.Itoa(guest.PID()),
+		"GC.class_histogram")
 	if out, err := jcmd.CombinedOutput(); err != nil { // whose thread needs a buffer
 		t.Fatalf("jcmd: %v: %s", err, out)
 	}
 	recorded := w.recorded(t)[buffers]
 	for text := range recorded {
 		var buffer, object uint64
-		if _, err := fmt.Sscan(text, &buffer, &object); err != nil || object == 0 || object%8 != 0 || buffer < object || buffer > 1<<30 {
+		if _, err := fmt.Sscan(text, &buffer, &object); err != nil || object == 0 || object%8 != 0 || buffer < object ||
+			buffer > 1<<30 {
 			t.Errorf("buffer and object %q: %v", text, err)
 		}
 	}
@@ -400,7 +404,9 @@ func TestLiveValuesGuest(t *testing.T) {
 }
 
 // attach attaches spec to all of its sites in file; pid is as in Uprobes.Attach.
-func (v *Values) attach(file *os.File, pid int, spec valueprobe.Spec, sites []probesite.Site) ([]ValueSite, []link.Link, error) {
+func (v *Values) attach(
+	file *os.File, pid int, spec valueprobe.Spec, sites []probesite.Site,
+) ([]ValueSite, []link.Link, error) {
 	values, places, err := v.Prepare(spec, sites)
 	if err != nil {
 		return nil, nil, err

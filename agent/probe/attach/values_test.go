@@ -35,7 +35,8 @@ func TestProbedValues(t *testing.T) {
 	reg := func(offset uint8, size int8) bpf.ValueOperand {
 		return bpf.ValueOperand{Kind: bpf.OperandRegister, Reg: offset, Size: size}
 	}
-	note := probesite.Site{Args: elffile.ParseOperands(elf.EM_X86_64, "-4@%ecx 8@-8(%rbp) 2@16(,%r9,4) -8@8(%rax,%rbx,8) 1@$7 8@x(%rip) 8@%rdi")}
+	note := probesite.Site{Args: elffile.ParseOperands(elf.EM_X86_64,
+		"-4@%ecx 8@-8(%rbp) 2@16(,%r9,4) -8@8(%rax,%rbx,8) 1@$7 8@x(%rip) 8@%rdi")}
 	const rdi, rsi, rdx = 112, 104, 96
 	for _, test := range []struct {
 		spec string
@@ -46,8 +47,10 @@ func TestProbedValues(t *testing.T) {
 		{spec: "usdt:p:n=arg1,arg2,arg3,arg4,arg5", site: note, want: []bpf.ProbedValue{
 			{Base: reg(88, -4), Size: -4},
 			{Base: bpf.ValueOperand{Kind: bpf.OperandMemory, Reg: 32, Displacement: -8, Size: 8}, Size: 8},
-			{Base: bpf.ValueOperand{Kind: bpf.OperandMemory, Absolute: 1, Index: 64, Scale: 4, Displacement: 16, Size: 2}, Size: 2},
-			{Base: bpf.ValueOperand{Kind: bpf.OperandMemory, Reg: 80, Index: 40, Scale: 8, Displacement: 8, Size: -8}, Size: -8},
+			{Base: bpf.ValueOperand{Kind: bpf.OperandMemory, Absolute: 1, Index: 64, Scale: 4, Displacement: 16,
+				Size: 2}, Size: 2},
+			{Base: bpf.ValueOperand{Kind: bpf.OperandMemory, Reg: 80, Index: 40, Scale: 8, Displacement: 8, Size: -8},
+				Size: -8},
 			{Base: bpf.ValueOperand{Kind: bpf.OperandConstant, Displacement: 7, Size: 1}, Size: 1},
 		}},
 		{spec: "usdt:p:n=arg1:u64,arg1@8,arg7@8,arg7@-8@4:s16,arg7+3", site: note, want: []bpf.ProbedValue{
@@ -67,8 +70,10 @@ func TestProbedValues(t *testing.T) {
 		{spec: "func:f=arg1,arg3:symbol", want: []bpf.ProbedValue{
 			{Base: reg(rdi, 8), Size: 8}, {Base: reg(rdx, 8), Size: 8, Form: bpf.ValueSymbol, Share: 1}}},
 		{spec: "func:f", want: nil},
-		{spec: "func:f.isra.0=arg1", site: probesite.Site{Function: "f.isra.0", Clone: "isra"}, want: []bpf.ProbedValue{{Base: reg(rdi, 8), Size: 8}}},
-		{spec: "func:f=rdi", site: probesite.Site{Function: "f.isra.0", Clone: "isra"}, want: []bpf.ProbedValue{{Base: reg(rdi, 8), Size: 8}}},
+		{spec: "func:f.isra.0=arg1", site: probesite.Site{Function: "f.isra.0", Clone: "isra"},
+			want: []bpf.ProbedValue{{Base: reg(rdi, 8), Size: 8}}},
+		{spec: "func:f=rdi", site: probesite.Site{Function: "f.isra.0", Clone: "isra"},
+			want: []bpf.ProbedValue{{Base: reg(rdi, 8), Size: 8}}},
 		{spec: "func:f=arg1", site: probesite.Site{Function: "f.isra.0", Clone: "isra"}, err: "f.isra.0"},
 		{spec: "func:f=arg7", err: "through the stack pointer"},
 		{spec: "usdt:p:n=arg8", site: note, err: "has 7 operands"},
@@ -107,10 +112,12 @@ func TestReadings(t *testing.T) {
 	k := bpf.ProbedValues{Count: 5}
 	k.Values[0].Size, k.Values[1].Size, k.Values[2].Form, k.Values[3].Form = -4, 4, bpf.ValueText, bpf.ValueClass
 	site := ValueSite{values: kindsOf(&k)}
-	seen := bpf.ProbeObservation{Count: 5, Failed: 1 << 4, Cut: 1 << 3, Values: [8]uint64{^uint64(0), 7, 3, 3<<32 | 2, 9}}
+	seen := bpf.ProbeObservation{Count: 5, Failed: 1 << 4, Cut: 1 << 3,
+		Values: [8]uint64{^uint64(0), 7, 3, 3<<32 | 2, 9}}
 	got := site.Readings(&bpf.Observation{Seen: &seen, Text: []byte("abcde")})
 	want := []valueprobe.Reading{
-		{Number: ^uint64(0), Signed: true}, {Number: 7}, {IsText: true, Text: "abc"}, {IsText: true, Text: "de", Cut: true}, {Failed: true},
+		{Number: ^uint64(0), Signed: true}, {Number: 7}, {IsText: true, Text: "abc"},
+		{IsText: true, Text: "de", Cut: true}, {Failed: true},
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("%+v, want %+v", got, want)
@@ -167,15 +174,18 @@ func TestMappedFiles(t *testing.T) {
 		t.Errorf("found %d times, %v; could not read %q", found, err, unread)
 	}
 	stop := fmt.Errorf("enough")
-	if _, err := MappedFiles(proc.DefaultRoot, os.Getpid(), testLimits, func(*MappedFile) error { return stop }); err != stop {
+	if _, err := MappedFiles(proc.DefaultRoot, os.Getpid(), testLimits,
+		func(*MappedFile) error { return stop }); err != stop {
 		t.Errorf("error %v, want %v", err, stop)
 	}
 	visited := 0
 	visit := func(*MappedFile) error { visited++; return nil }
-	if unread, err := MappedFiles(proc.DefaultRoot, os.Getpid(), MappedLimits{Files: 1024}, visit); err != nil || visited > 0 || len(unread) == 0 {
+	if unread, err := MappedFiles(proc.DefaultRoot, os.Getpid(), MappedLimits{Files: 1024}, visit); err != nil ||
+		visited > 0 || len(unread) == 0 {
 		t.Errorf("of files above the limit of their size %d are visited, %d are unread: %v", visited, len(unread), err)
 	}
-	if _, err := MappedFiles(proc.DefaultRoot, os.Getpid(), MappedLimits{Size: 2 << 30}, visit); !errors.Is(err, proc.ErrTooLarge) || visited > 0 {
+	if _, err := MappedFiles(proc.DefaultRoot, os.Getpid(), MappedLimits{Size: 2 << 30}, visit); !errors.Is(err,
+		proc.ErrTooLarge) || visited > 0 {
 		t.Errorf("of more files than the limit %d are visited: %v", visited, err)
 	}
 }

@@ -33,7 +33,8 @@ var ErrAttaching = errors.New("the agent is still attaching its probes")
 
 // PoolOptions bound attaching, which also makes the kernel read pages of the file. The file may be
 // in a file system that the target controls, so one file of each owner may hang.
-var PoolOptions = proc.PoolOptions{Workers: 1, MaxStuck: 16, MaxOwnerStuck: 1, Deadline: time.Minute, FirstDeadline: time.Minute}
+var PoolOptions = proc.PoolOptions{Workers: 1, MaxStuck: 16, MaxOwnerStuck: 1, Deadline: time.Minute,
+	FirstDeadline: time.Minute}
 
 // A Kind says what a Keeper does with files. All functions but Attach may be nil.
 type Kind[V any] struct {
@@ -97,7 +98,9 @@ func New[K, U comparable, V any](pool *proc.Pool, kind Kind[V]) *Keeper[K, U, V]
 //
 // The error is ErrAttaching while the attachment is under way, or that of the last attempt. A panic
 // during the attempt is repeated here.
-func (k *Keeper[K, U, V]) Use(user U, owner int, key K, f *os.File, prepare func(*V) (attach bool, err error)) (V, error) {
+func (k *Keeper[K, U, V]) Use(
+	user U, owner int, key K, f *os.File, prepare func(*V) (attach bool, err error),
+) (V, error) {
 	e := k.hold(user, key)
 	ended, err := k.settle(e, owner, f, prepare)
 	if err == nil && !k.await(ended) {
@@ -147,7 +150,9 @@ func (k *Keeper[K, U, V]) idle(e *file[V], idle bool) {
 
 // settle prepares a file and starts to attach to it, unless that was done or is under way. It
 // returns a channel that is closed when that has ended.
-func (k *Keeper[K, U, V]) settle(e *file[V], owner int, f *os.File, prepare func(*V) (bool, error)) (ended <-chan struct{}, err error) {
+func (k *Keeper[K, U, V]) settle(
+	e *file[V], owner int, f *os.File, prepare func(*V) (bool, error),
+) (ended <-chan struct{}, err error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	switch {

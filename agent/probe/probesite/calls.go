@@ -73,7 +73,8 @@ func (f *Finder) AfterCalls(c Calls) (Returns, error) {
 		targets = nil
 		callers := f.callers(calls)
 		if f.lookups > maxLookups {
-			return Returns{}, fmt.Errorf("calls of %s: more than %d functions are looked up: %w", c.Callee, maxLookups, elffile.ErrTooLarge)
+			return Returns{}, fmt.Errorf("calls of %s: more than %d functions are looked up: %w", c.Callee, maxLookups,
+				elffile.ErrTooLarge)
 		}
 		for _, caller := range callers {
 			same := func(fn function) bool { return fn.start == caller.start }
@@ -89,7 +90,8 @@ func (f *Finder) AfterCalls(c Calls) (Returns, error) {
 			}
 		}
 		if len(callees) > maxMatches {
-			return Returns{}, fmt.Errorf("more than %d functions end with a jump to %s: %w", maxMatches, c.Callee, elffile.ErrTooLarge)
+			return Returns{}, fmt.Errorf("more than %d functions end with a jump to %s: %w", maxMatches, c.Callee,
+				elffile.ErrTooLarge)
 		}
 	}
 	r.Sites = sorted(r.Sites)
@@ -150,7 +152,8 @@ func (f *Finder) behind(r *Returns, c caller, how *Calls) (tail bool, err error)
 		n, ok := slices.BinarySearch(l.at, uint32(addr-c.start))
 		if !ok {
 			if l.cut != nil && addr-c.start >= l.end() {
-				r.Missed = append(r.Missed, Missed{addr, c.name, fmt.Sprintf("cannot decode the code before it (%v)", l.cut)})
+				r.Missed = append(r.Missed, Missed{addr, c.name, fmt.Sprintf("cannot decode the code before it (%v)",
+					l.cut)})
 			}
 			continue
 		}

@@ -54,7 +54,8 @@ func TestAfterCalls(t *testing.T) {
 			}
 			const call = codeAddress + 1
 			s := r.Sites[0]
-			if s.Address != call+5+test.at || s.Call != call || s.Distance != test.distance || s.Kind != test.kind || s.Function != "g" {
+			if s.Address != call+5+test.at || s.Call != call || s.Distance != test.distance || s.Kind != test.kind ||
+				s.Function != "g" {
 				t.Errorf("%+v, want %v at %#x", s, test.kind, call+5+test.at)
 			}
 		})

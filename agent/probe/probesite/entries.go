@@ -53,7 +53,8 @@ func (f *Finder) entries(name string, kept registers) ([]Site, error) {
 		sites = append(sites, s)
 	}
 	if len(sites) == 0 {
-		return nil, fmt.Errorf("function %s was inlined, only fragments of it remain (%s): %w", name, pieces[1:], ErrNotFound)
+		return nil, fmt.Errorf("function %s was inlined, only fragments of it remain (%s): %w", name, pieces[1:],
+			ErrNotFound)
 	}
 	return sorted(sites), nil
 }
@@ -84,7 +85,8 @@ func (f *Finder) entry(fn function, kept registers) (Site, error) {
 			return Site{}, fmt.Errorf("%s at +%#x comes before any instruction that the kernel emulates: %w",
 				text(l.bytes(n)), l.at[n], ErrNoSite)
 		case e.writes&kept != 0:
-			return Site{}, fmt.Errorf("%s at +%#x writes to an argument before any instruction that the kernel emulates: %w",
+			return Site{}, fmt.Errorf("%s at +%#x writes to an argument before any instruction that the kernel "+
+				"emulates: %w",
 				text(l.bytes(n)), l.at[n], ErrNoSite)
 		}
 	}

@@ -31,7 +31,8 @@ func imageOf(t testing.TB, notes []byte, routines ...routine) []byte {
 	var symbols []elftest.Symbol
 	for _, r := range routines {
 		b := unhex(t, r.code)
-		symbols = append(symbols, elftest.Symbol{Name: r.name, Value: codeAddress + uint64(len(code)), Size: uint64(len(b))})
+		symbols = append(symbols, elftest.Symbol{Name: r.name, Value: codeAddress + uint64(len(code)),
+			Size: uint64(len(b))})
 		code = append(code, b...)
 	}
 	image := elftest.Image{
@@ -187,7 +188,8 @@ func TestEmulates(t *testing.T) {
 
 // After registers were overwritten, the needed arguments are still there, and the return address.
 func TestEntriesWith(t *testing.T) {
-	const enter = "f30f1efa 488d9780000000 31c0 f0480fb132 4885c0 7401 90 c3" // of JDK 11: the third argument's register is used
+	// of JDK 11: the third argument's register is used
+	const enter = "f30f1efa 488d9780000000 31c0 f0480fb132 4885c0 7401 90 c3"
 	for _, test := range []struct {
 		name, code string
 		arguments  int
@@ -218,7 +220,8 @@ func TestEntriesWith(t *testing.T) {
 func TestEntriesOfClones(t *testing.T) {
 	f := finderOf(t, imageOf(t, nil,
 		routine{"_ZN1A1bEv", "55c3"}, routine{"_ZN1A1bEi.constprop.0", "4155c3"}, routine{"_ZN1A1bEv.cold", "0f0b"},
-		routine{"_ZN1A1bEv.part.0", "55c3"}, routine{"_ZN1A1cEv.part.0", "55c3"}, routine{"_ZN1A1dEv", "31ffc3"}, routine{"_ZN1A1dEi", "55c3"},
+		routine{"_ZN1A1bEv.part.0", "55c3"}, routine{"_ZN1A1cEv.part.0", "55c3"}, routine{"_ZN1A1dEv", "31ffc3"},
+		routine{"_ZN1A1dEi", "55c3"},
 	))
 	sites, err := f.Entries("A::b")
 	if err != nil || len(sites) != 2 || sites[0].Function != "_ZN1A1bEv" || sites[0].Clone != "" ||
@@ -250,7 +253,8 @@ func TestNotes(t *testing.T) {
 		t.Fatalf("%+v, %v", sites, err)
 	}
 	a, b := sites[0], sites[1]
-	if a.Address != codeAddress || a.Offset != codeOffset || a.RefCtrOffset != codeOffset+2 || a.Kind != Nop || !a.Emulated ||
+	if a.Address != codeAddress || a.Offset != codeOffset || a.RefCtrOffset != codeOffset+2 || a.Kind != Nop ||
+		!a.Emulated ||
 		a.Function != "f" || len(a.Args) != 1 || a.Args[0].Reg != elffile.RSI {
 		t.Errorf("first site: %+v", a)
 	}
@@ -297,7 +301,8 @@ func TestOtherMachine(t *testing.T) {
 // Any file gives sites in its code or an error.
 func FuzzFinder(f *testing.F) {
 	notes := elftest.Probe("p", "n", "8@%rdi", codeAddress, 0, 0)
-	image := imageOf(f, notes, routine{"f", "55 4889e5 5d c3"}, routine{"g", "e8f5ffffff 85c0 7400 c3"}, routine{"f.part.0", "90"})
+	image := imageOf(f, notes, routine{"f", "55 4889e5 5d c3"}, routine{"g", "e8f5ffffff 85c0 7400 c3"},
+		routine{"f.part.0", "90"})
 	f.Add(image[:codeOffset+32], image[codeOffset+32:])
 	f.Fuzz(func(t *testing.T, head, tail []byte) {
 		image := append(head, tail...)

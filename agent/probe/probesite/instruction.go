@@ -35,7 +35,8 @@ func Decode(code []byte) (Instruction, error) {
 func (i *Instruction) Calls() bool {
 	const call, farCall = 2, 3 // in the reg field of ff
 	e := &i.encoding
-	return !e.extended && e.opcodeMap == mapOneByte && (e.opcode == 0xe8 || e.opcode == 0xff && (e.modRM>>3&7 == call || e.modRM>>3&7 == farCall))
+	return !e.extended && e.opcodeMap == mapOneByte && (e.opcode == 0xe8 || e.opcode == 0xff &&
+		(e.modRM>>3&7 == call || e.modRM>>3&7 == farCall))
 }
 
 // Returns reports whether it is a near return.

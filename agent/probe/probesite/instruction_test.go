@@ -178,8 +178,10 @@ func TestTarget(t *testing.T) {
 // have the same length.
 func FuzzDecode(f *testing.F) {
 	for _, seed := range []string{
-		"90", "55", "4155", "0f1f440000", "662e0f1f840000000000", "f30f1efa", "e800000000", "0f8400000000", "48b80000000000000001",
-		"c5f877", "c4e2791801", "62f17c481000", "66660fe800", "f0480fb11a", "8b84ca00000000", "f6c201", "c8100000", "6766a100000000",
+		"90", "55", "4155", "0f1f440000", "662e0f1f840000000000", "f30f1efa", "e800000000", "0f8400000000",
+		"48b80000000000000001",
+		"c5f877", "c4e2791801", "62f17c481000", "66660fe800", "f0480fb11a", "8b84ca00000000", "f6c201", "c8100000",
+		"6766a100000000",
 	} {
 		f.Add(unhex(f, seed))
 	}
@@ -196,7 +198,8 @@ func FuzzDecode(f *testing.F) {
 		if i.Len < 1 || i.Len > maxInstruction || i.Len > len(code) {
 			t.Fatalf("% x: length %d", code, i.Len)
 		}
-		if known, err := x86asm.Decode(code, 64); err == nil && known.Op != 0 && known.Len != i.Len && !disputed(&i.encoding) {
+		if known, err := x86asm.Decode(code, 64); err == nil && known.Op != 0 && known.Len != i.Len &&
+			!disputed(&i.encoding) {
 			t.Fatalf("% x: length %d, x86asm says %d: %v", code, i.Len, known.Len, known)
 		}
 	})

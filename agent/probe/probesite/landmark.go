@@ -92,7 +92,8 @@ func (f *Finder) MonitorEntry() (MonitorEntry, error) {
 		const name = "ObjectMonitor::enter"
 		return MonitorEntry{name, false}, f.mark(name, found.enters[0])
 	}
-	return MonitorEntry{}, fmt.Errorf("%d functions look like inflate_and_enter, %d like ObjectMonitor::enter, instead of one: %w",
+	return MonitorEntry{}, fmt.Errorf("%d functions look like inflate_and_enter, %d like ObjectMonitor::enter, "+
+		"instead of one: %w",
 		len(found.inflates), len(found.enters), ErrNotFound)
 }
 
@@ -124,7 +125,8 @@ func (f *Finder) unnamed(addr uint64) (function, error) {
 		return function{}, err
 	}
 	if around.End-around.Start > maxFunction {
-		return function{}, fmt.Errorf("function at %#x has %d bytes: %w", around.Start, around.End-around.Start, elffile.ErrTooLarge)
+		return function{}, fmt.Errorf("function at %#x has %d bytes: %w", around.Start, around.End-around.Start,
+			elffile.ErrTooLarge)
 	}
 	return function{start: around.Start, end: around.End, role: itself}, nil
 }
@@ -132,7 +134,8 @@ func (f *Finder) unnamed(addr uint64) (function, error) {
 // isCode reports whether addr is in code that the file has.
 func (f *Finder) isCode(addr uint64) bool {
 	for _, p := range f.file.Segments() {
-		if elf.ProgType(p.Type) == elf.PT_LOAD && elf.ProgFlag(p.Flags)&elf.PF_X != 0 && addr >= p.Vaddr && addr-p.Vaddr < p.Filesz {
+		if elf.ProgType(p.Type) == elf.PT_LOAD && elf.ProgFlag(p.Flags)&elf.PF_X != 0 && addr >= p.Vaddr &&
+			addr-p.Vaddr < p.Filesz {
 			return true
 		}
 	}
@@ -167,7 +170,8 @@ func (f *Finder) nativeMethod(name, signature string) (uint64, error) {
 	reads := 0
 	for i := 0; i+2 < len(pointers); i++ {
 		p := pointers[i : i+3]
-		if p[1].At != p[0].At+8 || p[2].At != p[0].At+16 || f.isCode(p[0].To) || f.isCode(p[1].To) || !f.isCode(p[2].To) {
+		if p[1].At != p[0].At+8 || p[2].At != p[0].At+16 || f.isCode(p[0].To) || f.isCode(p[1].To) ||
+			!f.isCode(p[2].To) {
 			continue
 		}
 		if reads++; reads > maxTexts {
@@ -205,11 +209,13 @@ func (f *Finder) jniFunctions(entry int) ([]uint64, error) {
 	var found []uint64
 	for begin := 0; begin < len(pointers); {
 		end := begin
-		for end < len(pointers) && pointers[end].At == pointers[begin].At+8*uint64(end-begin) && f.isCode(pointers[end].To) {
+		for end < len(pointers) && pointers[end].At == pointers[begin].At+8*uint64(end-begin) &&
+			f.isCode(pointers[end].To) {
 			end++
 		}
 		var nulls [8 * jniNulls]byte
-		if end-begin >= jniFunctions && f.readAt(pointers[begin].At-uint64(len(nulls)), nulls[:]) && nulls == [len(nulls)]byte{} {
+		if end-begin >= jniFunctions && f.readAt(pointers[begin].At-uint64(len(nulls)), nulls[:]) &&
+			nulls == [len(nulls)]byte{} {
 			if len(found) == maxTables {
 				return nil, fmt.Errorf("more than %d tables: %w", maxTables, elffile.ErrTooLarge)
 			}
@@ -307,10 +313,12 @@ func (l *listing) enters(thread x86asm.Reg, found *jniEnter) {
 		if !ok {
 			continue
 		}
-		if l.isCopy(n, elffile.R8, thread) && l.isCopy(n, elffile.RCX, thread) && !slices.Contains(found.inflates, callee) {
+		if l.isCopy(n, elffile.R8, thread) && l.isCopy(n, elffile.RCX, thread) &&
+			!slices.Contains(found.inflates, callee) {
 			found.inflates = append(found.inflates, callee)
 		}
-		if l.isCopy(n, elffile.RSI, thread) && l.isCopy(n, elffile.RDI, x86asm.RAX) && l.resultOfCall(n) && !slices.Contains(found.enters, callee) {
+		if l.isCopy(n, elffile.RSI, thread) && l.isCopy(n, elffile.RDI, x86asm.RAX) && l.resultOfCall(n) &&
+			!slices.Contains(found.enters, callee) {
 			found.enters = append(found.enters, callee)
 		}
 	}
@@ -365,7 +373,8 @@ func (f *Finder) callersOf(addr uint64) ([]uint64, error) {
 			continue
 		}
 		if len(callers) == maxCallees {
-			return nil, fmt.Errorf("function at %#x has more than %d callers: %w", addr, maxCallees, elffile.ErrTooLarge)
+			return nil, fmt.Errorf("function at %#x has more than %d callers: %w", addr, maxCallees,
+				elffile.ErrTooLarge)
 		}
 		l, err := f.list(fn)
 		if err != nil {

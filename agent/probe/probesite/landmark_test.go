@@ -35,10 +35,13 @@ var (
 
 	clearFlag, setFlag = " c6835801000000 ", " c6835801000001 "
 
-	jniEnterOld = routine{"jni_enter", "55 4889f3" + clearFlag + "ba05000000 e8@inflate 4889de 4889c7 e8@enter" + setFlag + "5d c3"}
-	jniEnterNew = routine{"jni_enter", "55 4889f3" + clearFlag + "4989d8 4889d9 e8@inflate 4885c0 7400" + setFlag + "5d c3"}
-	common      = []routine{
-		{"MonitorEnter", "55 e8@jni_enter 5d c3"}, {"inflate", "55 5d c3"}, {"enter", "f30f1efa 55 e8@inflate 85c0 7400 5d c3"},
+	jniEnterOld = routine{"jni_enter", "55 4889f3" + clearFlag + "ba05000000 e8@inflate 4889de 4889c7 e8@enter" +
+		setFlag + "5d c3"}
+	jniEnterNew = routine{"jni_enter", "55 4889f3" + clearFlag + "4989d8 4889d9 e8@inflate 4885c0 7400" + setFlag +
+		"5d c3"}
+	common = []routine{
+		{"MonitorEnter", "55 e8@jni_enter 5d c3"}, {"inflate", "55 5d c3"},
+		{"enter", "f30f1efa 55 e8@inflate 85c0 7400 5d c3"},
 		{"enter_for", "55 e8@inflate 85c0 7400 5d c3"},
 		{"one", "55 e8@enter 85c0 7400 c3"}, {"two", "55 e8@enter 85c0 7400 c3"}, {"three", "55 e8@enter 85c0 7400 c3"},
 		{"four", "55 e8@enter_for 85c0 7400 c3"},
@@ -47,8 +50,10 @@ var (
 
 func newImage(routines ...routine) vmImage {
 	return vmImage{
-		routines: slices.Concat(common, []routine{unsafePark, parkerPark}, routines), entries: jniFunctions, enter: "MonitorEnter",
-		natives: []nativeEntry{{"park", "(ZJ)V", "Unsafe_Park"}, {"unpark", "(Ljava/lang/Object;)V", "one"}, {"park", "(ZJ)V", "Unsafe_Park"}},
+		routines: slices.Concat(common, []routine{unsafePark, parkerPark}, routines), entries: jniFunctions,
+		enter: "MonitorEnter",
+		natives: []nativeEntry{{"park", "(ZJ)V", "Unsafe_Park"}, {"unpark", "(Ljava/lang/Object;)V", "one"},
+			{"park", "(ZJ)V", "Unsafe_Park"}},
 	}
 }
 
@@ -92,12 +97,14 @@ func (m vmImage) finder(t *testing.T) (*Finder, map[string]uint64) {
 			}
 			code = append(code, unhex(t, part)...)
 		}
-		symbols = append(symbols, elftest.Symbol{Name: "f" + string(rune('a'+len(symbols))), Value: at[r.name], Size: uint64(len(code) - begin)})
+		symbols = append(symbols, elftest.Symbol{Name: "f" + string(rune('a'+len(symbols))), Value: at[r.name],
+			Size: uint64(len(code) - begin)})
 	}
 	data := make([]byte, dataSize)
 	var relocations []byte
 	point := func(place, to uint64) {
-		relocations = elftest.Append(relocations, elf.Rela64{Off: place, Info: uint64(elf.R_X86_64_RELATIVE), Addend: int64(to)})
+		relocations = elftest.Append(relocations, elf.Rela64{Off: place, Info: uint64(elf.R_X86_64_RELATIVE),
+			Addend: int64(to)})
 	}
 	texts, entry := uint64(0x800), uint64(0)
 	text := func(s string) uint64 {
@@ -121,15 +128,18 @@ func (m vmImage) finder(t *testing.T) (*Finder, map[string]uint64) {
 		point(dataAddress+table+8*uint64(jniNulls+i), to)
 	}
 	image := elftest.Image{
-		Machine:  elf.EM_X86_64,
-		Segments: []elf.Prog64{elftest.Code(codeOffset, codeAddress, uint64(len(code))), elftest.Data(dataOffset, dataAddress, dataSize, 0)},
-		Sections: append(elftest.Symbols(elf.SHT_SYMTAB, symbols...), elftest.Section{Name: ".rela.dyn", Data: relocations,
-			Header: elf.Section64{Type: uint32(elf.SHT_RELA), Flags: uint64(elf.SHF_ALLOC), Entsize: 24}}),
+		Machine: elf.EM_X86_64,
+		Segments: []elf.Prog64{elftest.Code(codeOffset, codeAddress, uint64(len(code))),
+			elftest.Data(dataOffset, dataAddress, dataSize, 0)},
+		Sections: append(elftest.Symbols(elf.SHT_SYMTAB, symbols...),
+			elftest.Section{Name: ".rela.dyn", Data: relocations,
+				Header: elf.Section64{Type: uint32(elf.SHT_RELA), Flags: uint64(elf.SHF_ALLOC), Entsize: 24}}),
 		Pad: 0x10000,
 	}
 	// Contents of sections come first in the file, where the segments are too: pad it so that they
 	// come behind.
-	pad := elftest.Section{Name: ".pad", Data: make([]byte, dataOffset+dataSize), Header: elf.Section64{Type: uint32(elf.SHT_PROGBITS)}}
+	pad := elftest.Section{Name: ".pad", Data: make([]byte, dataOffset+dataSize),
+		Header: elf.Section64{Type: uint32(elf.SHT_PROGBITS)}}
 	image.Sections = append([]elftest.Section{pad}, image.Sections...)
 	b := image.Bytes()
 	copy(b[codeOffset:], code)
@@ -148,16 +158,25 @@ func TestMonitorEntry(t *testing.T) {
 	}{
 		{"JDK 8 to 23", newImage(jniEnterOld), "enter", false, ""},
 		{"JDK 24 and later", newImage(jniEnterNew), "enter", true, ""},
-		{"inlined into the JNI function", newImage(routine{"jni_enter", "c3"}).replace(routine{"MonitorEnter", jniEnterOld.code}), "enter", false, ""},
-		{"the flag is not set again", newImage(routine{"jni_enter", strings.Replace(jniEnterOld.code, setFlag, " ", 1)}), "", false, "0 like ObjectMonitor::enter"},
-		{"another flag is", newImage(routine{"jni_enter", strings.Replace(jniEnterOld.code, setFlag, " c6835901000001 ", 1)}), "", false, "0 like ObjectMonitor::enter"},
-		{"another register than the result", newImage(routine{"jni_enter", strings.Replace(jniEnterOld.code, "4889c7", "4889cf", 1)}), "", false, "0 like ObjectMonitor::enter"},
-		{"another register than the thread", newImage(routine{"jni_enter", strings.Replace(jniEnterOld.code, "4889de", "4889ce", 1)}), "", false, "0 like ObjectMonitor::enter"},
-		{"two that fit", newImage(routine{"jni_enter", jniEnterOld.code + " " + strings.Replace(jniEnterOld.code, "@enter", "@one", 1)}), "", false, "2 like ObjectMonitor::enter"},
-		{"too few functions", func() vmImage { m := newImage(jniEnterOld); m.entries--; return m }(), "", false, "table of functions"},
-		{"something before them", func() vmImage { m := newImage(jniEnterOld); m.nulls = 1; return m }(), "", false, "table of functions"},
+		{"inlined into the JNI function", newImage(routine{"jni_enter", "c3"}).replace(routine{"MonitorEnter",
+			jniEnterOld.code}), "enter", false, ""},
+		{"the flag is not set again", newImage(routine{"jni_enter",
+			strings.Replace(jniEnterOld.code, setFlag, " ", 1)}), "", false, "0 like ObjectMonitor::enter"},
+		{"another flag is", newImage(routine{"jni_enter", strings.Replace(jniEnterOld.code, setFlag, " c6835901000001 ",
+			1)}), "", false, "0 like ObjectMonitor::enter"},
+		{"another register than the result", newImage(routine{"jni_enter",
+			strings.Replace(jniEnterOld.code, "4889c7", "4889cf", 1)}), "", false, "0 like ObjectMonitor::enter"},
+		{"another register than the thread", newImage(routine{"jni_enter",
+			strings.Replace(jniEnterOld.code, "4889de", "4889ce", 1)}), "", false, "0 like ObjectMonitor::enter"},
+		{"two that fit", newImage(routine{"jni_enter", jniEnterOld.code + " " +
+			strings.Replace(jniEnterOld.code, "@enter", "@one", 1)}), "", false, "2 like ObjectMonitor::enter"},
+		{"too few functions", func() vmImage { m := newImage(jniEnterOld); m.entries--; return m }(), "", false,
+			"table of functions"},
+		{"something before them", func() vmImage { m := newImage(jniEnterOld); m.nulls = 1; return m }(), "", false,
+			"table of functions"},
 		{"no caller with callers", twoCallers, "", false, "has many callers"},
-		{"two of them", newImage(jniEnterNew, routine{"five", "55 e8@enter_for 85c0 7400 c3"}, routine{"six", "55 e8@enter_for 85c0 7400 c3"}), "", false, "both have many"},
+		{"two of them", newImage(jniEnterNew, routine{"five", "55 e8@enter_for 85c0 7400 c3"},
+			routine{"six", "55 e8@enter_for 85c0 7400 c3"}), "", false, "both have many"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			f, at := test.image.finder(t)
@@ -198,7 +217,8 @@ func TestParkEntry(t *testing.T) {
 		{"another time", park("55 4889cb 31f6 4889f2 400f95c6 e8@park 85c0 7400 5d c3"), "calls none"},
 		{"two functions", park("55 4889cb 4889da 400f95c6 e8@park 4889da 400f95c6 e8@one c3"), "calls several"},
 		{"another signature", natives(nativeEntry{"park", "(JZ)V", "Unsafe_Park"}), "park(ZJ)V"},
-		{"two native methods", natives(nativeEntry{"park", "(ZJ)V", "Unsafe_Park"}, nativeEntry{"park", "(ZJ)V", "one"}), "several functions"},
+		{"two native methods", natives(nativeEntry{"park", "(ZJ)V", "Unsafe_Park"},
+			nativeEntry{"park", "(ZJ)V", "one"}), "several functions"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			f, at := test.image.finder(t)
@@ -216,7 +236,8 @@ func TestParkEntry(t *testing.T) {
 			if err != nil || len(sites) != 1 || sites[0].Address != at["park"] {
 				t.Errorf("%+v, %v, want %#x", sites, err, at["park"])
 			}
-			if r, err := f.AfterCalls(Calls{Callee: name, Stores: true}); err != nil || len(r.Sites) != 1 || len(r.Missed) != 0 {
+			if r, err := f.AfterCalls(Calls{Callee: name, Stores: true}); err != nil || len(r.Sites) != 1 ||
+				len(r.Missed) != 0 {
 				t.Errorf("%+v, %v", r, err)
 			}
 		})

@@ -15,7 +15,8 @@ type listing struct {
 	at    []uint32        // offsets of the instructions, ascending
 	kinds []Kind          // of them
 	joins map[uint32]bool // offsets of branch targets within this function
-	cut   error           // why instructions end before the code does; nil if they do not. Otherwise joins may lack some
+	// why instructions end before the code does; nil if they do not. Otherwise joins may lack some
+	cut error
 }
 
 // list reads and disassembles a function. Targets of jumps through a table are unknown: they are

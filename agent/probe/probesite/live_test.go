@@ -170,7 +170,8 @@ func TestLiveAfterCalls(t *testing.T) {
 			{Calls{Callee: "ObjectMonitor::enter", Conditional: true}, map[int]result{17: {5, 1}, 25: {5, 3}}},
 			{Calls{Callee: "ObjectMonitor::enter"}, map[int]result{17: {6, 0}, 25: {8, 0}}},
 			{Calls{Callee: spin, Conditional: true}, map[int]result{17: {4, 0}, 25: {4, 1}}},
-			{Calls{Callee: spin, In: "ObjectMonitor::enter", Conditional: true}, map[int]result{17: {1, 0}, 25: {1, 0}}},
+			{Calls{Callee: spin, In: "ObjectMonitor::enter", Conditional: true},
+				map[int]result{17: {1, 0}, 25: {1, 0}}},
 		} {
 			r, err := f.AfterCalls(test.calls)
 			if err != nil {
@@ -185,7 +186,8 @@ func TestLiveAfterCalls(t *testing.T) {
 				if s.Address <= s.Call || s.Address-s.Call > 32 || test.calls.Conditional && s.Kind != CondJump {
 					t.Errorf("%+v", s)
 				}
-				t.Logf("%+v: %v at %#x, %d behind the call in %s", test.calls, s.Kind, s.Address, s.Distance, s.Function)
+				t.Logf("%+v: %v at %#x, %d behind the call in %s", test.calls, s.Kind, s.Address, s.Distance,
+					s.Function)
 			}
 			for _, m := range r.Missed {
 				t.Logf("%+v: missed at %#x in %s: %s", test.calls, m.Address, m.Function, m.Reason)
@@ -207,7 +209,8 @@ func TestLiveNotes(t *testing.T) {
 				t.Fatal(err)
 			}
 			at := slices.IndexFunc(sites, func(s Site) bool { return s.Address == p.Location })
-			if at < 0 || sites[at].Kind != Nop || !sites[at].Emulated || len(sites[at].Args) != len(p.Args) || sites[at].Function == "" {
+			if at < 0 || sites[at].Kind != Nop || !sites[at].Emulated || len(sites[at].Args) != len(p.Args) ||
+				sites[at].Function == "" {
 				t.Errorf("%s at %#x: %+v", p.Name, p.Location, sites)
 			}
 		}
@@ -221,7 +224,8 @@ func TestLiveNotes(t *testing.T) {
 func TestLiveVariables(t *testing.T) {
 	onEach(t, func(t *testing.T, _ int, f *Finder) {
 		for _, name := range []string{"begin", "end"} {
-			name = fmt.Sprintf("_ZN16SafepointTracing%d_last_safepoint_%s_time_nsE", len("_last_safepoint__time_ns")+len(name), name)
+			name = fmt.Sprintf("_ZN16SafepointTracing%d_last_safepoint_%s_time_nsE", len("_last_safepoint__time_ns")+
+				len(name), name)
 			if at, err := f.Variable(name); err != nil || at%8 != 0 {
 				t.Errorf("%s: at %#x, %v", name, at, err)
 			}

@@ -57,11 +57,13 @@ func countBothEnds(t *testing.T, jdk jvm.JDK) {
 		t.Fatalf("%+v, %v", returns.Missed, err)
 	}
 
-	classes, err := jdk.Compile(t.Context(), jvm.Build{Sources: os.DirFS("testdata"), Only: []string{"Contended.java"}, Release: jvm.MinVersion})
+	classes, err := jdk.Compile(t.Context(), jvm.Build{Sources: os.DirFS("testdata"), Only: []string{"Contended.java"},
+		Release: jvm.MinVersion})
 	if err != nil {
 		t.Fatal(err)
 	}
-	guest, err := jvm.Start(t.Context(), jvm.Command{JDK: jdk, Flags: []string{"-Xmx64m"}, Classpath: []string{classes}, Main: "Contended"})
+	guest, err := jvm.Start(t.Context(), jvm.Command{JDK: jdk, Flags: []string{"-Xmx64m"}, Classpath: []string{classes},
+		Main: "Contended"})
 	if err != nil {
 		t.Fatal(err)
 	}

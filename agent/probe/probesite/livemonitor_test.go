@@ -21,7 +21,8 @@ var compiled = regexp.MustCompile(`^\s*\d+\s+(\d)\s+\d\s+Monitors\.([a-z]+)(\d)\
 func TestLiveMonitorEnters(t *testing.T) {
 	for _, version := range liveVersions {
 		jdk := jdkOf(t, version)
-		classes, err := jdk.Compile(t.Context(), jvm.Build{Sources: os.DirFS("testdata"), Only: []string{"Monitors.java"}, Release: jvm.MinVersion})
+		classes, err := jdk.Compile(t.Context(), jvm.Build{Sources: os.DirFS("testdata"),
+			Only: []string{"Monitors.java"}, Release: jvm.MinVersion})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -31,7 +32,8 @@ func TestLiveMonitorEnters(t *testing.T) {
 			t.Run(fmt.Sprintf("%d/%s", version, tier), func(t *testing.T) {
 				guest, err := jvm.Start(t.Context(), jvm.Command{
 					JDK: jdk, Classpath: []string{classes}, Main: "Monitors",
-					Flags: []string{"-Xmx64m", "-XX:+UseSerialGC", "-Xbatch", "-XX:CompileCommand=quiet", "-XX:CompileCommand=dontinline,Monitors::*", flag},
+					Flags: []string{"-Xmx64m", "-XX:+UseSerialGC", "-Xbatch", "-XX:CompileCommand=quiet",
+						"-XX:CompileCommand=dontinline,Monitors::*", flag},
 				})
 				if err != nil {
 					t.Fatal(err)

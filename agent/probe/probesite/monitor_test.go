@@ -45,7 +45,8 @@ func readRecorded(t testing.TB) (methods []recorded) {
 			last.behind = append(last.behind, behind)
 			last.objects, last.markNames = append(last.objects, object), append(last.markNames, mark)
 		default:
-			if _, err := fmt.Sscanf(line, "%d %s %s %x %s", &m.release, &m.tier, &m.name, &m.address, &code); err != nil {
+			if _, err := fmt.Sscanf(line, "%d %s %s %x %s", &m.release, &m.tier, &m.name, &m.address,
+				&code); err != nil {
 				t.Fatal(err)
 			}
 			if m.code, err = hex.DecodeString(code); err != nil {
@@ -70,8 +71,10 @@ func TestMonitorEnters(t *testing.T) {
 		var behind []uint64
 		for i, e := range enters {
 			behind = append(behind, e.Address)
-			if i < len(m.behind) && (e.Object.String() != m.objects[i] || e.Mark.String() != m.markNames[i] || e.Disp != 0) {
-				t.Errorf("%d %s %s: %+v, want the object in %s and the mark in %s", m.release, m.tier, m.name, e, m.objects[i], m.markNames[i])
+			if i < len(m.behind) && (e.Object.String() != m.objects[i] || e.Mark.String() != m.markNames[i] ||
+				e.Disp != 0) {
+				t.Errorf("%d %s %s: %+v, want the object in %s and the mark in %s", m.release, m.tier, m.name, e,
+					m.objects[i], m.markNames[i])
 			}
 			if e.Lightweight != (m.release == 25) {
 				t.Errorf("%d %s %s: %+v", m.release, m.tier, m.name, e)
@@ -153,7 +156,8 @@ func FuzzMonitorEnters(f *testing.F) {
 		}
 		last := uint64(address)
 		for _, e := range enters {
-			if e.Address <= last || e.Address-address >= uint64(len(code)) || e.Object == elffile.NoReg || e.Mark == elffile.NoReg {
+			if e.Address <= last || e.Address-address >= uint64(len(code)) || e.Object == elffile.NoReg ||
+				e.Mark == elffile.NoReg {
 				t.Fatalf("%+v", e)
 			}
 			last = e.Address

@@ -39,7 +39,9 @@ func (i *Instruction) NeedsOwnStack() bool {
 		return e.rex&1 == 0 && e.prefixes&prefixRep == 0 // else xchg %rax,%r8, or pause
 	case 0x89: // mov of a register to itself
 		return e.modRM>>6 == 3 && e.reg() == e.modRM&7 && e.rex>>2&1 == e.rex&1
-	case 0x8d: // lea of a register without a displacement, which is the register itself in the form that compilers write
+	// lea of a register without a displacement, which is the register itself in the form that
+	// compilers write
+	case 0x8d:
 		return e.modRM>>6 != 0 && e.memory.displacement == 0
 	case 0xe9, 0xeb: // jmp to the next instruction
 		return e.immediate == 0
@@ -162,7 +164,8 @@ func (e *encoding) below(depth int64) bool {
 func (l *listing) frameDepth() int64 {
 	depth := int64(math.MaxInt64)
 	for n := range l.at {
-		if frame := l.bytes(n); bytes.HasPrefix(frame, []byte{0x48, 0x89, 0xe5}) || bytes.HasPrefix(frame, []byte{0x48, 0x8b, 0xec}) {
+		if frame := l.bytes(n); bytes.HasPrefix(frame, []byte{0x48, 0x89, 0xe5}) ||
+			bytes.HasPrefix(frame, []byte{0x48, 0x8b, 0xec}) {
 			depth = min(depth, l.lowered(n+1)) // mov %rsp,%rbp
 		}
 	}
@@ -190,14 +193,16 @@ func (l *listing) lowered(n int) (bytes int64) {
 			bytes += 8
 		case (op == 0x81 || op == 0x83) && e.reg() == 5 && onStackPointer: // sub
 			bytes += e.immediate
-		case (op == 0x81 || op == 0x83) && e.reg() == 0 && onStackPointer: // add, as of -128, which is shorter than sub of 128
+		// add, as of -128, which is shorter than sub of 128
+		case (op == 0x81 || op == 0x83) && e.reg() == 0 && onStackPointer:
 			bytes -= min(0, e.immediate)
 		case (op == 0x81 || op == 0x83) && e.reg() == 4 && onStackPointer, // and: aligns it
 			op == 0x29 && onStackPointer, op == 0x2b && e.reg() == 4: // sub of a register
 			return math.MaxInt64
 		case op == 0x8d && e.reg() == 4 && e.rex&4 == 0 && e.memory.base == stackPointer: // lea
 			bytes -= e.memory.displacement
-		case op == 0xc2 || op == 0xc3 || op == 0xc9 || op >= 0x70 && op <= 0x7f || op >= 0xe8 && op <= 0xeb || op == 0xff:
+		case op == 0xc2 || op == 0xc3 || op == 0xc9 || op >= 0x70 && op <= 0x7f || op >= 0xe8 && op <= 0xeb ||
+			op == 0xff:
 			return bytes
 		}
 	}

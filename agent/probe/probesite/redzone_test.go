@@ -35,13 +35,15 @@ func TestOwnsStack(t *testing.T) {
 		{"red zone, with AVX", "4883ec10 c5fd7f4424c0" + nop + "e810000000 4883c410 c3", "below the stack pointer"},
 		{"red zone, by its address", "488d4424c0" + nop + "50 e810000000 58 c3", "below the stack pointer"},
 		{"stepped over the red zone", "488d6424 80" + nop + "e810000000 488da42480000000 c3", ""},
-		{"red zone below the frame pointer", "55 4889e5 48897df8" + nop + "488d6424 80 e810000000 488da42480000000 5d c3", "below the stack pointer"},
+		{"red zone below the frame pointer", "55 4889e5 48897df8" + nop +
+			"488d6424 80 e810000000 488da42480000000 5d c3", "below the stack pointer"},
 		{"cannot be decoded", "50 e810000000" + nop + "06 58 c3", "cannot be decoded"},
 		{"inside of an instruction", "50 e810000000 48b8" + nop + "000000 58 c3", "no instruction"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			code := unhex(t, test.code)
-			f := finderOf(t, imageOf(t, nil, routine{"before", "e810000000c3"}, routine{"f", test.code}, routine{"behind", "e810000000c3"}))
+			f := finderOf(t, imageOf(t, nil, routine{"before", "e810000000c3"}, routine{"f", test.code},
+				routine{"behind", "e810000000c3"}))
 			at := bytes.Index(code, nop5)
 			err := f.OwnsStack(codeAddress + 6 + uint64(at))
 			switch {
@@ -63,8 +65,10 @@ func TestOwnsStack(t *testing.T) {
 // The instructions that a kernel may replace.
 func TestNeedsOwnStack(t *testing.T) {
 	for code, want := range map[string]bool{
-		"90": false, "55": false, "eb00": true, "eb01": false, "c3": false, "f390": false, "4990": false, "0f1ec0": false,
-		"4889c0": true, "4889c1": false, "4989c0": false, "488d642400": true, "488d642408": false, "e900000000": true, "e901000000": false,
+		"90": false, "55": false, "eb00": true, "eb01": false, "c3": false, "f390": false, "4990": false,
+		"0f1ec0": false,
+		"4889c0": true, "4889c1": false, "4989c0": false, "488d642400": true, "488d642408": false, "e900000000": true,
+		"e901000000": false,
 		"0f1f440000": true, "660f1f4000": true, "6690": true, "662e0f1f840000000000": true,
 	} {
 		i, err := Decode(unhex(t, code))

@@ -18,22 +18,26 @@ func TestParse(t *testing.T) {
 		{"usdt:hotspot:gc__begin", Spec{Provider: "hotspot", Name: "gc__begin"}},
 		{"usdt:hotspot:gc__begin/97", Spec{Provider: "hotspot", Name: "gc__begin", Every: 97}},
 		{"func:malloc", Spec{Symbol: "malloc"}},
-		{"func:ObjectMonitor::enter=rdi", Spec{Symbol: "ObjectMonitor::enter", Values: []Value{{Base: Term{Reg: elffile.RDI}}}}},
+		{"func:ObjectMonitor::enter=rdi", Spec{Symbol: "ObjectMonitor::enter",
+			Values: []Value{{Base: Term{Reg: elffile.RDI}}}}},
 		{"libjvm.so:func:A::~A/2", Spec{Library: "libjvm.so", Symbol: "A::~A", Every: 2}},
 		{"/a=b/lib:x.so:usdt:p:n", Spec{Library: "/a=b/lib:x.so", Provider: "p", Name: "n"}},
 		{"func:github.com/x/y.F", Spec{Symbol: "github.com/x/y.F"}},
 		{"func:f:usdt:g", Spec{Symbol: "f:usdt:g"}},
 		{"l:func:f:usdt:g", Spec{Library: "l", Symbol: "f:usdt:g"}},
-		{"func:github.com/x/y.F=arg1:u8/5", Spec{Symbol: "github.com/x/y.F", Values: []Value{{Base: arg(1), Size: 1}}, Every: 5}},
+		{"func:github.com/x/y.F=arg1:u8/5", Spec{Symbol: "github.com/x/y.F", Values: []Value{{Base: arg(1), Size: 1}},
+			Every: 5}},
 		{"usdt:p:n=arg1,arg12:s64,x29:u32,rsp:s16", Spec{Provider: "p", Name: "n", Values: []Value{
-			{Base: arg(1)}, {Base: arg(12), Size: -8}, {Base: Term{Reg: elffile.X29}, Size: 4}, {Base: Term{Reg: elffile.RSP}, Size: -2}}}},
-		{"usdt:p:n=arg1@24,arg1@-8@0x10:s32,arg2+24:str,arg2@8-1:str:arg3,arg2:str:16,arg2:str:rdx", Spec{Provider: "p", Name: "n", Values: []Value{
-			{Base: arg(1), Follow: [2]int32{24}, Followed: 1},
-			{Base: arg(1), Follow: [2]int32{-8, 16}, Followed: 2, Size: -4},
-			{Base: arg(2), Offset: 24, Form: Text},
-			{Base: arg(2), Follow: [2]int32{8}, Followed: 1, Offset: -1, Form: Text, Length: arg(3)},
-			{Base: arg(2), Form: Text, Length: Term{Number: 16}},
-			{Base: arg(2), Form: Text, Length: Term{Reg: elffile.RDX}}}}},
+			{Base: arg(1)}, {Base: arg(12), Size: -8}, {Base: Term{Reg: elffile.X29}, Size: 4},
+			{Base: Term{Reg: elffile.RSP}, Size: -2}}}},
+		{"usdt:p:n=arg1@24,arg1@-8@0x10:s32,arg2+24:str,arg2@8-1:str:arg3,arg2:str:16,arg2:str:rdx",
+			Spec{Provider: "p", Name: "n", Values: []Value{
+				{Base: arg(1), Follow: [2]int32{24}, Followed: 1},
+				{Base: arg(1), Follow: [2]int32{-8, 16}, Followed: 2, Size: -4},
+				{Base: arg(2), Offset: 24, Form: Text},
+				{Base: arg(2), Follow: [2]int32{8}, Followed: 1, Offset: -1, Form: Text, Length: arg(3)},
+				{Base: arg(2), Form: Text, Length: Term{Number: 16}},
+				{Base: arg(2), Form: Text, Length: Term{Reg: elffile.RDX}}}}},
 		{"usdt:p:n=arg1:symbol,arg2:klass,arg3:class", Spec{Provider: "p", Name: "n", Values: []Value{
 			{Base: arg(1), Form: Symbol}, {Base: arg(2), Form: Klass}, {Base: arg(3), Form: Class}}}},
 	} {
@@ -131,7 +135,8 @@ func TestHelp(t *testing.T) {
 			t.Errorf("%d columns: %s", len(line)-1, line)
 		}
 		word := strings.Fields(line + " .")[0]
-		if !strings.HasPrefix(word, "usdt:") && !strings.Contains(word, "func:") || strings.Contains(word, "PROVIDER") || strings.Contains(word, "SYMBOL") {
+		if !strings.HasPrefix(word, "usdt:") && !strings.Contains(word, "func:") ||
+			strings.Contains(word, "PROVIDER") || strings.Contains(word, "SYMBOL") {
 			continue
 		}
 		examples++
@@ -149,7 +154,8 @@ func TestHelp(t *testing.T) {
 
 // FuzzParse: a spec or an error, and its text means the same spec.
 func FuzzParse(f *testing.F) {
-	for _, text := range []string{"usdt:hotspot:gc__begin=arg1/97", "a:func:f=arg1@-8@0x10+4:str:arg3,rdi:class", "func:a/b/1", "usdt:p:n=x0:s8"} {
+	for _, text := range []string{"usdt:hotspot:gc__begin=arg1/97", "a:func:f=arg1@-8@0x10+4:str:arg3,rdi:class",
+		"func:a/b/1", "usdt:p:n=x0:s8"} {
 		f.Add(text)
 	}
 	f.Fuzz(func(t *testing.T, text string) {

@@ -12,7 +12,8 @@ func TestBucket(t *testing.T) {
 		want   Bucket
 		text   string
 	}{
-		{0, false, 0, "0"}, {0, true, 0, "0"}, {1, false, 1, "1"}, {2, true, 2, "2-3"}, {3, false, 2, "2-3"}, {16, false, 5, "16-31"},
+		{0, false, 0, "0"}, {0, true, 0, "0"}, {1, false, 1, "1"}, {2, true, 2, "2-3"}, {3, false, 2, "2-3"},
+		{16, false, 5, "16-31"},
 		{31, true, 5, "16-31"}, {32, true, 6, "32-63"},
 		{math.MaxUint64, false, 64, "9223372036854775808-18446744073709551615"},
 		{math.MaxUint64, true, -1, "-1"},

@@ -46,7 +46,8 @@ func (s Spec) Place() string {
 
 // In reports whether a file that a process maps may have the probe, by its path.
 func (s Spec) In(file string) bool {
-	return s.Library == "" || file == s.Library || path.Base(file) == s.Library || strings.HasSuffix(file, "/"+s.Library)
+	return s.Library == "" || file == s.Library || path.Base(file) == s.Library ||
+		strings.HasSuffix(file, "/"+s.Library)
 }
 
 // A Form is what is made of a value.

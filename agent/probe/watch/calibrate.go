@@ -62,7 +62,8 @@ func (o *Observer) round(startTicks uint64, pid uint32, k Kernel) (took time.Dur
 	const called = 32
 	address := uint64(reflect.ValueOf(entered).Pointer())
 	h := k.Head()
-	*h = bpf.Watch{Number: o.watcher.next(), StartTicks: startTicks, Addresses: [bpf.WatchAddresses]uint64{address}, Limit: 2 * called}
+	*h = bpf.Watch{Number: o.watcher.next(), StartTicks: startTicks, Addresses: [bpf.WatchAddresses]uint64{address},
+		Limit: 2 * called}
 	if err := o.program.Watches.Update(pid, k, ebpf.UpdateNoExist); err != nil {
 		return 0, fmt.Errorf("open watch: %w", err)
 	}

@@ -34,8 +34,10 @@ type Request struct {
 }
 
 func (r *Request) check() error {
-	if len(r.Addresses) < 1 || len(r.Addresses) > MaxAddresses || r.Hits < 1 || r.Duration <= 0 || r.Duration > MaxDuration {
-		return fmt.Errorf("watch of %d addresses for %v and %d hits: %w", len(r.Addresses), r.Duration, r.Hits, unix.EINVAL)
+	if len(r.Addresses) < 1 || len(r.Addresses) > MaxAddresses || r.Hits < 1 || r.Duration <= 0 ||
+		r.Duration > MaxDuration {
+		return fmt.Errorf("watch of %d addresses for %v and %d hits: %w", len(r.Addresses), r.Duration, r.Hits,
+			unix.EINVAL)
 	}
 	return nil
 }

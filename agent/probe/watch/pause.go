@@ -25,6 +25,7 @@ func Pause(hz int) <-chan time.Time {
 // Refused reports whether an error says that no thread could be watched at that moment: another
 // watch may succeed.
 func Refused(err error) bool {
-	return errors.Is(err, attach.ErrBreakpointsBusy) || errors.Is(err, attach.ErrThreadsGone) || errors.Is(err, proc.ErrGone) ||
+	return errors.Is(err, attach.ErrBreakpointsBusy) || errors.Is(err, attach.ErrThreadsGone) ||
+		errors.Is(err, proc.ErrGone) ||
 		errors.Is(err, unix.ESRCH)
 }

@@ -16,7 +16,8 @@ func entriesTo(n uint64) (e []uint64) {
 }
 
 func TestRotation(t *testing.T) {
-	for _, hot := range [][]uint64{entriesTo(1), entriesTo(2), entriesTo(3), entriesTo(4), entriesTo(7), entriesTo(64)} {
+	for _, hot := range [][]uint64{entriesTo(1), entriesTo(2), entriesTo(3), entriesTo(4), entriesTo(7),
+		entriesTo(64)} {
 		var r Rotation[uint64]
 		turns := map[uint64]int{}
 		windows := 20 * len(hot)

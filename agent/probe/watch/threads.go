@@ -34,7 +34,10 @@ func (t *Threads) refresh(root proc.Root, id proc.Identity) error {
 	if err := root.Check(id); err != nil {
 		return err
 	}
-	t.update(tids[:min(len(tids), maxThreads)], func(tid int) (uint64, error) { return root.ThreadCPUTime(id.PID, tid) })
+	t.update(tids[:min(len(tids), maxThreads)], func(tid int) (uint64,
+		error) {
+		return root.ThreadCPUTime(id.PID, tid)
+	})
 	return nil
 }
 
@@ -118,7 +121,10 @@ func (t *threadTable) running(id proc.Identity) ([]int, error) {
 	if err != nil {
 		return nil, err
 	}
-	r.update(tids[:min(len(tids), maxThreads)], func(tid int) (uint64, error) { return t.root.ThreadCPUTime(id.PID, tid) })
+	r.update(tids[:min(len(tids), maxThreads)], func(tid int) (uint64,
+		error) {
+		return t.root.ThreadCPUTime(id.PID, tid)
+	})
 	r.rank(id.PID)
 	return r.order, nil
 }

@@ -262,7 +262,8 @@ func control(keys []Difference, alpha float64) {
 		if d.Verdict == More || d.Verdict == Less {
 			d.Verdict, d.Reason = Undecided, Multiplicity
 		}
-		if wanted := alpha * float64(found+1) / float64(len(order)); d.Verdict == Undecided && d.P < 1 && wanted < alpha {
+		if wanted := alpha * float64(found+1) / float64(len(order)); d.Verdict == Undecided && d.P < 1 &&
+			wanted < alpha {
 			d.Longer = longer(quantile(wanted, d.df), quantile(d.P, d.df))
 		}
 	}

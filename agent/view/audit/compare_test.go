@@ -22,7 +22,8 @@ func TestNoDifference(t *testing.T) {
 				random := rand.New(rand.NewPCG(1, uint64(windows)))
 				var missed, verdicts int
 				for range experiments {
-					r := audit.Compare(load.Side(random, 1, windows, 1), load.Side(random, 1, windows, 1), nil, &audit.Options{Alpha: alpha, Least: 1e-9})
+					r := audit.Compare(load.Side(random, 1, windows, 1), load.Side(random, 1, windows, 1), nil,
+						&audit.Options{Alpha: alpha, Least: 1e-9})
 					if !(r.Whole.Low <= 0 && 0 <= r.Whole.High) {
 						missed++
 					}
@@ -30,12 +31,14 @@ func TestNoDifference(t *testing.T) {
 						verdicts++
 					}
 				}
-				share, limit := float64(missed)/float64(experiments), 1.5*alpha+3*math.Sqrt(alpha*(1-alpha)/float64(experiments))
+				share, limit := float64(missed)/float64(experiments), 1.5*alpha+
+					3*math.Sqrt(alpha*(1-alpha)/float64(experiments))
 				t.Logf("missed %.3f, verdicts %.3f", share, float64(verdicts)/float64(experiments))
 				if share > limit {
 					t.Errorf("%.3f of the intervals do not have the truth, limit %.3f", share, limit)
 				}
-				if share := float64(verdicts) / float64(experiments); share > alpha+3*math.Sqrt(alpha*(1-alpha)/float64(experiments)) {
+				if share := float64(verdicts) / float64(experiments); share > alpha+
+					3*math.Sqrt(alpha*(1-alpha)/float64(experiments)) {
 					t.Errorf("%.3f of the verdicts are false", share)
 				}
 			})
@@ -52,14 +55,17 @@ func TestFewWindows(t *testing.T) {
 		verdicts, found := 0, 0
 		for range experiments {
 			o := &audit.Options{Alpha: alpha, Least: 0.1, Windows: windows}
-			if v := audit.Compare(load.Side(random, 1, windows, 1), load.Side(random, 1, windows, 1), nil, o).Whole.Verdict; v == audit.More || v == audit.Less {
+			if v := audit.Compare(load.Side(random, 1, windows, 1), load.Side(random, 1, windows, 1), nil,
+				o).Whole.Verdict; v == audit.More || v == audit.Less {
 				verdicts++
 			}
-			if audit.Compare(load.Side(random, 1, windows, 1), load.Side(random, 1, windows, 1.5), nil, o).Whole.Verdict == audit.More {
+			if audit.Compare(load.Side(random, 1, windows, 1), load.Side(random, 1, windows, 1.5), nil,
+				o).Whole.Verdict == audit.More {
 				found++
 			}
 		}
-		t.Logf("%s: %d of %d verdicts are false, a difference of 50 %% is found %d times", load.Name, verdicts, experiments, found)
+		t.Logf("%s: %d of %d verdicts are false, a difference of 50 %% is found %d times", load.Name, verdicts,
+			experiments, found)
 		if verdicts > alpha*experiments {
 			t.Errorf("%s: %d of %d verdicts are false", load.Name, verdicts, experiments)
 		}
@@ -69,7 +75,8 @@ func TestFewWindows(t *testing.T) {
 	}
 	load := audittest.Loads()[0]
 	random := rand.New(rand.NewPCG(8, windows))
-	if d := audit.Compare(load.Side(random, 1, 9, 1), load.Side(random, 1, windows, 2), nil, &audit.Options{Windows: windows}).Whole; d.Reason != audit.TooFew {
+	if d := audit.Compare(load.Side(random, 1, 9, 1), load.Side(random, 1, windows, 2), nil,
+		&audit.Options{Windows: windows}).Whole; d.Reason != audit.TooFew {
 		t.Errorf("with nine windows: %v, %v", d.Verdict, d.Reason)
 	}
 }
@@ -86,7 +93,8 @@ func TestRuns(t *testing.T) {
 		random := rand.New(rand.NewPCG(2, uint64(test.runs)))
 		missed := 0
 		for range experiments {
-			r := audit.Compare(load.Side(random, test.runs, 30, 1), load.Side(random, test.runs, 30, 1), nil, &audit.Options{Alpha: alpha})
+			r := audit.Compare(load.Side(random, test.runs, 30, 1), load.Side(random, test.runs, 30, 1), nil,
+				&audit.Options{Alpha: alpha})
 			if !(r.Whole.Low <= 0 && 0 <= r.Whole.High) {
 				missed++
 			}
@@ -95,7 +103,8 @@ func TestRuns(t *testing.T) {
 			}
 		}
 		if share := float64(missed) / experiments; share < test.least || share > test.most {
-			t.Errorf("%d runs: %.3f of the intervals do not have the truth, want %v to %v", test.runs, share, test.least, test.most)
+			t.Errorf("%d runs: %.3f of the intervals do not have the truth, want %v to %v", test.runs, share,
+				test.least, test.most)
 		}
 	}
 }
@@ -163,7 +172,8 @@ func TestManyKeys(t *testing.T) {
 		random := rand.New(rand.NewPCG(4, uint64(slower)))
 		var right, wrong, any int
 		for range experiments {
-			r := audit.Compare(manyKeys(random, keys, 60, 0, 1), manyKeys(random, keys, 60, slower, 1.6), keyNames(keys), &audit.Options{Alpha: alpha})
+			r := audit.Compare(manyKeys(random, keys, 60, 0, 1), manyKeys(random, keys, 60, slower, 1.6),
+				keyNames(keys), &audit.Options{Alpha: alpha})
 			before := wrong
 			for k, d := range r.Keys {
 				switch {
@@ -192,7 +202,8 @@ func side(amounts ...float64) audit.Side[string] {
 	var run audit.Run[string]
 	for _, a := range amounts {
 		cost := audit.Cost{Amount: a, Samples: a}
-		run.Windows = append(run.Windows, audit.Window[string]{Units: 1, Total: cost, Keys: map[string]audit.Cost{"k": cost}})
+		run.Windows = append(run.Windows, audit.Window[string]{Units: 1, Total: cost,
+			Keys: map[string]audit.Cost{"k": cost}})
 	}
 	return audit.Side[string]{Runs: []audit.Run[string]{run}}
 }
@@ -215,19 +226,23 @@ func TestVerdicts(t *testing.T) {
 		percent float64
 	}{
 		{"more", side(repeat(20, 9900, 10100)...), side(repeat(20, 10890, 11110)...), audit.More, audit.None, 10},
-		{"less", side(repeat(20, 10890, 11110)...), side(repeat(20, 9900, 10100)...), audit.Less, audit.None, -100.0 / 11},
+		{"less", side(repeat(20, 10890, 11110)...), side(repeat(20, 9900, 10100)...), audit.Less, audit.None,
+			-100.0 / 11},
 		{"same", side(repeat(20, 9900, 10100)...), side(repeat(20, 9901, 10101)...), audit.Same, audit.None, 0.01},
 		{"new", side(repeat(40, 0)...), side(repeat(20, 9, 11)...), audit.More, audit.None, math.Inf(1)},
 		{"gone", side(repeat(20, 9, 11)...), side(repeat(40, 0)...), audit.Less, audit.None, -100},
-		{"one sample is not new", side(repeat(40, 0)...), side(append(repeat(39, 0), 1)...), audit.Undecided, audit.Wide, math.Inf(1)},
+		{"one sample is not new", side(repeat(40, 0)...), side(append(repeat(39, 0), 1)...), audit.Undecided,
+			audit.Wide, math.Inf(1)},
 		{"nothing", side(repeat(40, 0)...), side(repeat(40, 0)...), audit.Undecided, audit.TooFew, 0},
 		{"noise", side(repeat(20, 5000, 15000)...), side(repeat(20, 5500, 15500)...), audit.Undecided, audit.Wide, 5},
 		{"outliers", side(repeat(20, 9900, 10100)...), side(outlier...), audit.Undecided, audit.Wide, 14.95},
-		{"too few", side(repeat(9, 9900, 10100)...), side(repeat(9, 19900, 20100)...), audit.Undecided, audit.TooFew, 100},
+		{"too few", side(repeat(9, 9900, 10100)...), side(repeat(9, 19900, 20100)...), audit.Undecided, audit.TooFew,
+			100},
 		{"no windows", audit.Side[string]{}, side(repeat(30, 1)...), audit.Undecided, audit.TooFew, math.Inf(1)},
 	} {
 		d := audit.Compare(test.a, test.b, []string{"k"}, nil)
-		if w := d.Whole; w.Verdict != test.verdict || w.Reason != test.reason || !(w.Percent == test.percent || math.Abs(w.Percent-test.percent) < 0.01) {
+		if w := d.Whole; w.Verdict != test.verdict || w.Reason != test.reason ||
+			!(w.Percent == test.percent || math.Abs(w.Percent-test.percent) < 0.01) {
 			t.Errorf("%s: %+v, want %v of reason %v and %v %%", test.name, w, test.verdict, test.reason, test.percent)
 		}
 		if again := audit.Compare(test.a, test.b, []string{"k"}, nil); fmt.Sprint(again) != fmt.Sprint(d) {
@@ -246,7 +261,8 @@ func TestRanks(t *testing.T) {
 	for i := 0; i < 200; i += 14 {
 		b[i] = 2000
 	}
-	if d := audit.Compare(side(a...), side(b...), nil, nil).Whole; d.Verdict != audit.Undecided || d.Reason != audit.Ranks {
+	if d := audit.Compare(side(a...), side(b...), nil, nil).Whole; d.Verdict != audit.Undecided ||
+		d.Reason != audit.Ranks {
 		t.Errorf("%+v", d)
 	}
 }
@@ -257,7 +273,8 @@ func TestUnitsError(t *testing.T) {
 	exact := audit.Compare(a, b, nil, nil).Whole
 	a.UnitsError = 0.03
 	estimated := audit.Compare(a, b, nil, nil).Whole
-	if exact.Verdict != audit.More || estimated.Verdict != audit.Undecided || estimated.High < 11 || estimated.Low > -1 {
+	if exact.Verdict != audit.More || estimated.Verdict != audit.Undecided || estimated.High < 11 ||
+		estimated.Low > -1 {
 		t.Errorf("exact %+v\nestimated %+v", exact, estimated)
 	}
 }
@@ -275,7 +292,8 @@ func TestLonger(t *testing.T) {
 		}
 		undecided++
 		n := int(30 * min(d.Longer, 40))
-		if audit.Compare(load.Side(random, 1, n, 1), load.Side(random, 1, n, 1.03), nil, nil).Whole.Verdict == audit.More {
+		if audit.Compare(load.Side(random, 1, n, 1), load.Side(random, 1, n, 1.03), nil,
+			nil).Whole.Verdict == audit.More {
 			decided++
 		}
 	}
@@ -334,7 +352,8 @@ func TestLooks(t *testing.T) {
 				now := func(s audit.Side[string]) audit.Side[string] {
 					return audit.Side[string]{Runs: []audit.Run[string]{{Windows: s.Runs[0].Windows[:n]}}}
 				}
-				v := audit.Compare(now(a), now(b), nil, &audit.Options{Alpha: alpha, Least: 1e-9, Looks: looks}).Whole.Verdict
+				v := audit.Compare(now(a), now(b), nil, &audit.Options{Alpha: alpha, Least: 1e-9,
+					Looks: looks}).Whole.Verdict
 				if v == audit.More || v == audit.Less {
 					wrong[looks]++
 					break
@@ -356,7 +375,8 @@ func TestNothingOnOneSide(t *testing.T) {
 		a, b float64
 		want audit.Verdict
 	}{{0, 1e6, audit.More}, {1e6, 0, audit.Less}} {
-		d := audit.Compare(constant(12, test.a, 0, 0), constant(12, test.b, 0, 0), []int{0}, &audit.Options{Least: 0.2, Windows: 5}).Keys[0]
+		d := audit.Compare(constant(12, test.a, 0, 0), constant(12, test.b, 0, 0), []int{0},
+			&audit.Options{Least: 0.2, Windows: 5}).Keys[0]
 		if d.Verdict != test.want || d.P != 0 {
 			t.Errorf("%v to %v: %v (%v), p = %v", test.a, test.b, d.Verdict, d.Reason, d.P)
 		}
@@ -392,7 +412,8 @@ func FuzzCompare(f *testing.F) {
 			}
 		}
 		n := int(windows % 32)
-		r := audit.Compare(constant(n, a, stepA, samplesA), constant(n, b, stepB, samplesB), []int{0}, &audit.Options{Least: least, Windows: 5, Looks: windows >= 128})
+		r := audit.Compare(constant(n, a, stepA, samplesA), constant(n, b, stepB, samplesB), []int{0},
+			&audit.Options{Least: least, Windows: 5, Looks: windows >= 128})
 		if d := r.Keys[0]; (d.Verdict == audit.More || d.Verdict == audit.Less) && !(d.P >= 0 && d.P <= 1) {
 			t.Errorf("%v with p = %v", d.Verdict, d.P)
 		}

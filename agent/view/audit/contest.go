@@ -180,7 +180,8 @@ func (c *Contest) Totals() []ContestTotal { return slices.Clone(c.totals) }
 // of one contest, at any number of looks, have the confidence of its options; P is not known.
 func (c *Contest) Look(a, b int, last bool) Difference {
 	d := Difference{Reason: TooFew}
-	d.Percent, d.Low, d.High, d.Within, d.P, d.Longer = math.NaN(), math.NaN(), math.NaN(), math.NaN(), math.NaN(), math.NaN()
+	d.Percent, d.Low, d.High, d.Within, d.P, d.Longer = math.NaN(), math.NaN(), math.NaN(), math.NaN(), math.NaN(),
+		math.NaN()
 	d.A.Within, d.B.Within = math.NaN(), math.NaN()
 	if a == b || min(a, b) < 0 || max(a, b) >= len(c.totals) {
 		return d

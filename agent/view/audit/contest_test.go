@@ -42,7 +42,9 @@ func timedPrograms() []timed {
 
 // contend times versions at random, of which the second takes slow times as long, until there is a
 // verdict.
-func contend(random *rand.Rand, p timed, slow float64, most int, opt *audit.ContestOptions) (d audit.Difference, timings int) {
+func contend(
+	random *rand.Rand, p timed, slow float64, most int, opt *audit.ContestOptions,
+) (d audit.Difference, timings int) {
 	c := audit.NewContest(opt)
 	for i := range most {
 		ns, runs := p.next(random, i)
@@ -73,7 +75,8 @@ func TestContest(t *testing.T) {
 				if d, _ := contend(random, p, 1, 40_000, opt); d.Verdict != audit.Undecided {
 					wrong++
 				}
-				if d, _ := contend(random, p, 1.05, 100_000, nil); d.Verdict == audit.More && d.Low > 0 && d.Percent > 0 {
+				if d, _ := contend(random, p, 1.05, 100_000, nil); d.Verdict == audit.More && d.Low > 0 &&
+					d.Percent > 0 {
 					slower++
 				}
 				if d, _ := contend(random, p, 0.9, 100_000, nil); d.Verdict == audit.Less && d.High < 0 {

@@ -268,7 +268,8 @@ func (c *codec) definitions(strings, frames int) {
 	}
 	if !c.reads {
 		for _, f := range t.frames[frames:] {
-			next = append(next, f.with(t.placeString)) // the strings of windows come before those of frames: smaller numbers are shorter
+			// the strings of windows come before those of frames: smaller numbers are shorter
+			next = append(next, f.with(t.placeString))
 		}
 		added = t.strings[strings:]
 	}

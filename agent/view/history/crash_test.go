@@ -46,7 +46,8 @@ func TestTornTails(t *testing.T) {
 	// cut off. If none were, damage is a gap.
 	check := func(what string, content []byte, lost uint64, damage bool) uint64 {
 		t.Helper()
-		if err := errors.Join(os.RemoveAll(r.path), os.Mkdir(r.path, 0o700), os.WriteFile(file, content, 0o600)); err != nil {
+		if err := errors.Join(os.RemoveAll(r.path), os.Mkdir(r.path, 0o700),
+			os.WriteFile(file, content, 0o600)); err != nil {
 			t.Fatal(err)
 		}
 		before := missing()
@@ -58,7 +59,9 @@ func TestTornTails(t *testing.T) {
 		}
 		cut := r.Stats().Cut
 		for _, comments := range []string{before, missing()} {
-			if said := strings.Contains(comments, profile.MissingPart+"damaged from 2026-11-25 03:00:") || strings.Contains(comments, profile.MissingPart+"damaged until 2026-11-25 03:00:"); said != (damage && cut == 0) {
+			if said := strings.Contains(comments, profile.MissingPart+"damaged from 2026-11-25 03:00:") ||
+				strings.Contains(comments, profile.MissingPart+"damaged until 2026-11-25 03:00:"); said != (damage &&
+				cut == 0) {
 				t.Fatalf("%s, %d bytes cut: %s", what, cut, comments)
 			}
 		}
@@ -81,7 +84,8 @@ func TestTornTails(t *testing.T) {
 			t.Fatalf("cut at byte %d: %d bytes cut, want %d", n, got, want)
 		}
 	}
-	if got := check("zeros", append(bytes.Clone(whole), make([]byte, 5000)...), 0, false); got != 5000 { // pages that the disk never got
+	// pages that the disk never got
+	if got := check("zeros", append(bytes.Clone(whole), make([]byte, 5000)...), 0, false); got != 5000 {
 		t.Errorf("%d bytes cut", got)
 	}
 	for n := range whole {
@@ -99,7 +103,8 @@ func TestTornTails(t *testing.T) {
 			t.Errorf("a bit of byte %d: %d bytes cut", n, cut)
 		}
 		if n >= len(magic) && n%3 == 0 {
-			if cut := check(fmt.Sprintf("without byte %d", n), slices.Delete(bytes.Clone(whole), n, n+1), lost, true); cut > 0 && int64(n) < ends[2] {
+			if cut := check(fmt.Sprintf("without byte %d", n), slices.Delete(bytes.Clone(whole), n, n+1), lost,
+				true); cut > 0 && int64(n) < ends[2] {
 				t.Errorf("without byte %d: %d bytes cut", n, cut)
 			}
 		}
@@ -166,7 +171,8 @@ func TestTooLarge(t *testing.T) {
 		t.Errorf("error %v", err)
 	}
 	r.add(t, sinktest.Shop())
-	if n := r.Stats(); n.Lost[LostTooLarge] != 1 || n.Windows != 2 || n.Size > r.o.MaxSize || n.Removed[RemovedSize] != 0 {
+	if n := r.Stats(); n.Lost[LostTooLarge] != 1 || n.Windows != 2 || n.Size > r.o.MaxSize ||
+		n.Removed[RemovedSize] != 0 {
 		t.Errorf("%+v", n)
 	}
 	r.all(t, 0)
@@ -205,7 +211,8 @@ func TestClockJumps(t *testing.T) {
 		r.add(t, sinktest.OfPaths(sinktest.Path{Methods: "main run", Times: 1, Weight: 3}))
 	}
 	list, err := Read(r.path).Timeline(t.Context(), began.AddDate(-1, 0, 0), began.AddDate(9, 0, 0), "")
-	if err != nil || len(list) == 0 || list[len(list)-1].End.After(r.now) || list[0].Start.Before(r.now.Add(-4*time.Hour)) {
+	if err != nil || len(list) == 0 || list[len(list)-1].End.After(r.now) ||
+		list[0].Start.Before(r.now.Add(-4*time.Hour)) {
 		t.Errorf("%d windows from %v to %v, now %v", len(list), list[0].Start, list[len(list)-1].End, r.now)
 	}
 }
@@ -333,7 +340,8 @@ func TestKilled(t *testing.T) {
 		if err := command.Wait(); err != nil {
 			killed++
 		}
-		p, err := Read(path).Query(t.Context(), Selection{From: time.Now().AddDate(-1, 0, 0), To: time.Now().AddDate(1, 0, 0)})
+		p, err := Read(path).Query(t.Context(), Selection{From: time.Now().AddDate(-1, 0, 0),
+			To: time.Now().AddDate(1, 0, 0)})
 		if err != nil {
 			t.Fatal(err)
 		}

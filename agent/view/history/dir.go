@@ -158,9 +158,11 @@ func checkOwned(path string, f *os.File) error {
 	owner := info.Sys().(*syscall.Stat_t).Uid
 	switch {
 	case info.Mode().Perm()&0o022 != 0:
-		return fmt.Errorf("directory %s of the history has mode %04o: others can write to it; use another one or chmod 700 it", path, info.Mode().Perm())
+		return fmt.Errorf("directory %s of the history has mode %04o: others can write to it; use another one or "+
+			"chmod 700 it", path, info.Mode().Perm())
 	case owner != 0 && int(owner) != os.Geteuid():
-		return fmt.Errorf("directory %s of the history belongs to user %d, who can write to it: use another one", path, owner)
+		return fmt.Errorf("directory %s of the history belongs to user %d, who can write to it: use another one", path,
+			owner)
 	}
 	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
 		if errors.Is(err, unix.EWOULDBLOCK) {

@@ -167,8 +167,10 @@ func TestUnreadable(t *testing.T) {
 				disk = &failingDisk{open: name}
 			}
 			r.reopen(t, Options{open: disk.opener})
-			if n := r.Stats(); r.content(t, name) != before || n.Cut != 0 || name == "00000002.0" && n.Failed[FailedOpen] != 1 || n.Size != 3*int64(len(before)) {
-				t.Fatalf("%s, unreadable from byte %d on: %d bytes of %d stay, %+v", name, after, len(r.content(t, name)), len(before), n)
+			if n := r.Stats(); r.content(t, name) != before || n.Cut != 0 || name == "00000002.0" &&
+				n.Failed[FailedOpen] != 1 || n.Size != 3*int64(len(before)) {
+				t.Fatalf("%s, unreadable from byte %d on: %d bytes of %d stay, %+v", name, after,
+					len(r.content(t, name)), len(before), n)
 			}
 			r.Close()
 		}
@@ -177,11 +179,14 @@ func TestUnreadable(t *testing.T) {
 		reader.opener = disk.opener
 		all := Selection{From: began.AddDate(-1, 0, 0), To: began.AddDate(1, 0, 0)}
 		p, err := reader.Query(t.Context(), all)
-		if err != nil || totalsOf(p).samples != 4*shop || !strings.Contains(strings.Join(p.Comments, " "), "a part of the history is missing: unreadable from 2026-11-25 03:00:") {
+		if err != nil || totalsOf(p).samples != 4*shop || !strings.Contains(strings.Join(p.Comments, " "),
+			"a part of the history is missing: unreadable from 2026-11-25 03:00:") {
 			t.Errorf("%s: %v, %v", name, p, err)
 		}
 		reader.opener = (&failingDisk{open: name}).opener
-		if p, err := reader.Query(t.Context(), all); err != nil || totalsOf(p).samples != 4*shop || !strings.Contains(strings.Join(p.Comments, " "), "a part of the history is missing: unreadable from 2026-11-25 03:00:") {
+		if p, err := reader.Query(t.Context(), all); err != nil || totalsOf(p).samples != 4*shop ||
+			!strings.Contains(strings.Join(p.Comments, " "),
+				"a part of the history is missing: unreadable from 2026-11-25 03:00:") {
 			t.Errorf("%s: %v, %v", name, p, err)
 		}
 		// The next windows go to a segment of their own.
@@ -198,7 +203,8 @@ func TestForeignFiles(t *testing.T) {
 	r := newRig(t, Options{Fine: time.Minute})
 	r.add(t, sinktest.Shop())
 	r.Close()
-	foreign := map[string]string{"00000001.0": "vmph9 of a later agent", "00000002.1": "abc", "00000000.1": "text of somebody", "00000000.2.tmp": "notes"}
+	foreign := map[string]string{"00000001.0": "vmph9 of a later agent", "00000002.1": "abc",
+		"00000000.1": "text of somebody", "00000000.2.tmp": "notes"}
 	for name, content := range foreign {
 		if err := os.WriteFile(filepath.Join(r.path, name), []byte(content), 0o600); err != nil {
 			t.Fatal(err)
@@ -289,7 +295,8 @@ func TestItemsAgree(t *testing.T) {
 	window := func(trees, nodes, rows int) *window {
 		p := new(process)
 		for i := range trees {
-			p.threads = append(p.threads, thread{threadKey{stringID(0), false, profile.Certainty(i % 2)}, tree(nodes), cpuTime{}})
+			p.threads = append(p.threads, thread{threadKey{stringID(0), false, profile.Certainty(i % 2)}, tree(nodes),
+				cpuTime{}})
 		}
 		p.events = []events{{kind: profile.Locks, tree: tree(1), rows: make([]row, rows)}}
 		return &window{processes: []*process{p}}
@@ -298,7 +305,8 @@ func TestItemsAgree(t *testing.T) {
 		trees, nodes, rows int
 		fits               bool
 	}{
-		{7, 4 * maxContexts, 1000, true}, {1, 4*maxContexts + 1, 0, false}, {8, 4 * maxContexts, 0, false}, {1, 1, 2 * maxContexts, true}, {1, 1, 2*maxContexts + 1, false},
+		{7, 4 * maxContexts, 1000, true}, {1, 4*maxContexts + 1, 0, false}, {8, 4 * maxContexts, 0, false},
+		{1, 1, 2 * maxContexts, true}, {1, 1, 2*maxContexts + 1, false},
 		{maxItems/1000 - 1, 1000, 0, true},
 	} {
 		names := newNames()
@@ -328,8 +336,10 @@ func TestIndexIsBounded(t *testing.T) {
 	services := func() *profile.Profile {
 		p := new(profile.Profile)
 		for i := range maxSums {
-			p.Processes = append(p.Processes, &profile.Process{PID: i, Comm: "java", Service: strings.Repeat("s", 900) + string(rune('a'+i%26)) + string(rune('a'+i/26)),
-				Events: []*profile.Events{{Kind: profile.Locks, Rows: []profile.EventRow{{Values: [3]float64{rand.Float64(), rand.Float64(), rand.Float64()}}}}}})
+			p.Processes = append(p.Processes, &profile.Process{PID: i, Comm: "java", Service: strings.Repeat("s", 900) +
+				string(rune('a'+i%26)) + string(rune('a'+i/26)),
+				Events: []*profile.Events{{Kind: profile.Locks,
+					Rows: []profile.EventRow{{Values: [3]float64{rand.Float64(), rand.Float64(), rand.Float64()}}}}}})
 		}
 		return p
 	}
@@ -341,7 +351,8 @@ func TestIndexIsBounded(t *testing.T) {
 		t.Fatalf("%d segments", len(r.segments))
 	}
 	list, err := Read(r.path).Timeline(t.Context(), began, r.now, "")
-	if err != nil || len(list) != 2 || len(list[0].Services) != maxSums || list[0].Services[7].Events[profile.Locks] == 0 {
+	if err != nil || len(list) != 2 || len(list[0].Services) != maxSums ||
+		list[0].Services[7].Events[profile.Locks] == 0 {
 		t.Errorf("%d windows, %v", len(list), err)
 	}
 	var index scanner

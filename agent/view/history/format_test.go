@@ -22,7 +22,8 @@ func goldenWindows() []*profile.Profile {
 	for i, p := range late.Processes {
 		p.Service = []string{"late", "later"}[i]
 	}
-	return []*profile.Profile{varied(rand.New(rand.NewPCG(1, 2)), 2, 2), sinktest.OfPaths(sinktest.Path{Methods: "main second", Times: 1, Weight: 5}), late}
+	return []*profile.Profile{varied(rand.New(rand.NewPCG(1, 2)), 2, 2),
+		sinktest.OfPaths(sinktest.Path{Methods: "main second", Times: 1, Weight: 5}), late}
 }
 
 // golden makes a history of one segment of testdata, changed by damage if that is not nil.
@@ -78,7 +79,8 @@ func TestFormat(t *testing.T) {
 			t.Errorf("%s: %+v, %v; want %+v", name, totalsOf(p), err, want)
 		}
 		list, err := Read(path).Timeline(t.Context(), began, began.Add(time.Hour), "")
-		if err != nil || len(list) != 3 || len(list[2].Services) != 2 || list[2].Services[1].Service != "later" || list[2].Services[1].CPU == ([profile.CodeKinds]time.Duration{}) {
+		if err != nil || len(list) != 3 || len(list[2].Services) != 2 || list[2].Services[1].Service != "later" ||
+			list[2].Services[1].CPU == ([profile.CodeKinds]time.Duration{}) {
 			t.Errorf("%s: timeline %+v, %v", name, list, err)
 		}
 	}
@@ -90,7 +92,8 @@ func TestFormat(t *testing.T) {
 	e := newEncoder(newTables(names))
 	m := newMerger(names, new(spare))
 	m.add(names.window(p, new(arena)), began)
-	record, err := e.record(&header{span{began, began.Add(time.Second), time.Second}, sumsOf(p)}, m.finish(maxContexts, new(arena)))
+	record, err := e.record(&header{span{began, began.Add(time.Second), time.Second}, sumsOf(p)},
+		m.finish(maxContexts, new(arena)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -102,7 +105,8 @@ func TestFormat(t *testing.T) {
 		}
 	}
 	if want, err := os.ReadFile(file); err != nil || !bytes.Equal(encoded, want) {
-		t.Errorf("a window is not encoded as in %s, %v: give the encoding another magic, read the one of before as well, and run this test with -update", file, err)
+		t.Errorf("a window is not encoded as in %s, %v: give the encoding another magic, read the one of before as "+
+			"well, and run this test with -update", file, err)
 	}
 }
 
@@ -196,7 +200,8 @@ func TestOtherVersion(t *testing.T) {
 	}
 	r := &rig{path: path, now: began}
 	r.reopen(t, Options{Keep: time.Hour})
-	if n := r.Stats(); n.Size != int64(len(other)) || n.Unread[UnreadVersion] != uint64(n.Size) || n.Failed[FailedOpen] != 0 {
+	if n := r.Stats(); n.Size != int64(len(other)) || n.Unread[UnreadVersion] != uint64(n.Size) ||
+		n.Failed[FailedOpen] != 0 {
 		t.Errorf("%+v", n)
 	}
 	r.add(t, sinktest.Shop())
@@ -208,7 +213,8 @@ func TestOtherVersion(t *testing.T) {
 	}
 	r.addLong(t, sinktest.Shop(), 2*time.Hour)
 	r.add(t, sinktest.Shop())
-	if _, err := os.Stat(filepath.Join(path, "00000000.0")); err == nil || r.Stats().Removed[RemovedAge] != uint64(len(other)) {
+	if _, err := os.Stat(filepath.Join(path, "00000000.0")); err == nil ||
+		r.Stats().Removed[RemovedAge] != uint64(len(other)) {
 		t.Errorf("%v, %+v", err, r.Stats())
 	}
 }

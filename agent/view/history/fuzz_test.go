@@ -15,7 +15,8 @@ import (
 
 // bodies are those of a segment with windows of all kinds, before they are compressed.
 func bodies(tb testing.TB) (raw [][]byte) {
-	for _, p := range []*profile.Profile{sinktest.Shop(), sinktest.ShopBoth(), sinktest.ShopEvents(), sinktest.ShopPartial(), varied(rand.New(rand.NewPCG(1, 2)), 2, 4)} {
+	for _, p := range []*profile.Profile{sinktest.Shop(), sinktest.ShopBoth(), sinktest.ShopEvents(),
+		sinktest.ShopPartial(), varied(rand.New(rand.NewPCG(1, 2)), 2, 4)} {
 		m := newMerger(newNames(), new(spare))
 		e := newEncoder(newTables(m.names)) // so that a body has all of its names
 		m.add(m.names.window(p, new(arena)), began)

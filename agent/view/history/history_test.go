@@ -69,7 +69,8 @@ func (r *rig) addLong(t *testing.T, p *profile.Profile, d time.Duration) {
 // all is everything that there is.
 func (r *rig) all(t *testing.T, content sink.Content) *profile.Profile {
 	t.Helper()
-	p, err := Read(r.path).Query(t.Context(), Selection{From: began.AddDate(-10, 0, 0), To: began.AddDate(10, 0, 0), Content: content})
+	p, err := Read(r.path).Query(t.Context(), Selection{From: began.AddDate(-10, 0, 0), To: began.AddDate(10, 0, 0),
+		Content: content})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -121,13 +122,16 @@ func totalsOf(p *profile.Profile) (n totals) {
 func varied(rng *rand.Rand, processes, stacks int) *profile.Profile {
 	p := &profile.Profile{Period: time.Second / 99, Event: "cpu-clock", Comments: []string{"vmprof-agent test"}}
 	frame := func(service, n int) symbol.Symbol {
-		f := symbol.Frame{Function: fmt.Sprintf("com.acme.s%d.Class%d.method", service, n), File: fmt.Sprintf("Class%d.java", n), Line: n % 100,
+		f := symbol.Frame{Function: fmt.Sprintf("com.acme.s%d.Class%d.method", service, n),
+			File: fmt.Sprintf("Class%d.java", n), Line: n % 100,
 			Kind: symbol.Kind(n % 6), Mapping: sinktest.Jit, Address: uint64(n*64 + rng.IntN(8))}
 		return symbol.Intern(f)
 	}
 	for i := range processes {
-		proc := &profile.Process{PID: 1000 + i, Comm: "java", Runtime: "hotspot", Service: fmt.Sprintf("service-%d", i%7), VM: "17", Notes: []string{"a note"},
-			Extents: []profile.Extent{{Subject: profile.SubjectCPU, What: "CPU time", Unit: "nanoseconds", There: 4, Observed: 3, Missed: []profile.Missed{{Amount: 1, Why: "asleep"}}}}}
+		proc := &profile.Process{PID: 1000 + i, Comm: "java", Runtime: "hotspot",
+			Service: fmt.Sprintf("service-%d", i%7), VM: "17", Notes: []string{"a note"},
+			Extents: []profile.Extent{{Subject: profile.SubjectCPU, What: "CPU time", Unit: "nanoseconds", There: 4,
+				Observed: 3, Missed: []profile.Missed{{Amount: 1, Why: "asleep"}}}}}
 		for tid := range 3 {
 			tree := new(cct.Tree[symbol.Symbol])
 			for range stacks {
@@ -143,23 +147,27 @@ func varied(rng *rand.Rand, processes, stacks int) *profile.Profile {
 			}
 			proc.Threads = append(proc.Threads, th)
 			if i%3 == 2 {
-				idle := &profile.Thread{TID: 9, Name: "idle", Tree: new(cct.Tree[symbol.Symbol]), Unseen: 77, UnseenIn: profile.NotSampled}
+				idle := &profile.Thread{TID: 9, Name: "idle", Tree: new(cct.Tree[symbol.Symbol]), Unseen: 77,
+					UnseenIn: profile.NotSampled}
 				proc.Threads = append(proc.Threads, idle)
 			}
 			p.Counts.Folded += tree.Total()
 		}
 		for _, kind := range []profile.EventKind{profile.Allocations, profile.Locks} {
-			e := &profile.Events{Kind: kind, Tree: new(cct.Tree[symbol.Symbol]), Basis: []string{"estimated"}, Coverage: &profile.Coverage{Time: time.Second, Slices: 1, Drawn: 2}}
+			e := &profile.Events{Kind: kind, Tree: new(cct.Tree[symbol.Symbol]), Basis: []string{"estimated"},
+				Coverage: &profile.Coverage{Time: time.Second, Slices: 1, Drawn: 2}}
 			for range stacks {
 				at := e.Tree.Add([]symbol.Symbol{frame(i, rng.IntN(40)), frame(i, rng.IntN(40))}, 1)
-				e.Rows = append(e.Rows, profile.EventRow{Context: at, TID: 7, Thread: "worker-1", Events: 1, EventLabels: profile.EventLabels{Class: fmt.Sprintf("C%d", rng.IntN(9))},
-					Values: [3]float64{1, float64(rng.IntN(1e6)), 0}})
+				e.Rows = append(e.Rows, profile.EventRow{Context: at, TID: 7, Thread: "worker-1", Events: 1,
+					EventLabels: profile.EventLabels{Class: fmt.Sprintf("C%d", rng.IntN(9))},
+					Values:      [3]float64{1, float64(rng.IntN(1e6)), 0}})
 			}
 			proc.Events = append(proc.Events, e)
 		}
 		g := new(profile.Graph)
 		for range stacks {
-			g.Add(profile.Edge{Caller: frame(i, rng.IntN(40)), Callee: frame(i, rng.IntN(40)), Site: profile.Site{Line: 3, Offset: -1}}, float64(rng.IntN(100)))
+			g.Add(profile.Edge{Caller: frame(i, rng.IntN(40)), Callee: frame(i, rng.IntN(40)),
+				Site: profile.Site{Line: 3, Offset: -1}}, float64(rng.IntN(100)))
 		}
 		proc.Calls = []*profile.Calls{{Engine: "page", Graph: g, Rate: profile.Rate{Hz: 10}}}
 		p.Processes = append(p.Processes, proc)
@@ -256,27 +264,31 @@ func TestSplit(t *testing.T) {
 		return nil
 	})
 	if err != nil || parts != 3 || samples != totalsOf(all).samples || length != all.Duration {
-		t.Errorf("%d parts of %d samples and %v, %v; want %d and %v", parts, samples, length, err, totalsOf(all).samples, all.Duration)
+		t.Errorf("%d parts of %d samples and %v, %v; want %d and %v", parts, samples, length, err,
+			totalsOf(all).samples, all.Duration)
 	}
 	stop := errors.New("enough")
 	if err := reader.Split(t.Context(), want, 3, func(*profile.Profile) error { return stop }); !errors.Is(err, stop) {
 		t.Errorf("%v", err)
 	}
-	if err := reader.Split(t.Context(), Selection{From: began.Add(-2 * time.Hour), To: began.Add(-time.Hour)}, 3, nil); !errors.Is(err, ErrNone) {
+	if err := reader.Split(t.Context(), Selection{From: began.Add(-2 * time.Hour), To: began.Add(-time.Hour)}, 3,
+		nil); !errors.Is(err, ErrNone) {
 		t.Errorf("another time: %v", err)
 	}
 }
 
 // All fields of a frame are kept, but for the address.
 func TestFrame(t *testing.T) {
-	recorded := symbol.Frame{Function: "total", SystemName: "main.total", File: "main.go", Line: 23, StartLine: 18, Kind: symbol.KindNative,
+	recorded := symbol.Frame{Function: "total", SystemName: "main.total", File: "main.go", Line: 23, StartLine: 18,
+		Kind:    symbol.KindNative,
 		Inlined: true, Approximate: true, Mapping: unique.Make(symbol.Mapping{File: "/usr/bin/shop", BuildID: "1a2b"})}
 	want := recorded
 	recorded.Address = 0x1234
 	tree := new(cct.Tree[symbol.Symbol])
 	tree.Add([]symbol.Symbol{symbol.Intern(recorded)}, 1)
 	r := newRig(t, Options{})
-	r.add(t, &profile.Profile{Processes: []*profile.Process{{PID: 1, Threads: []*profile.Thread{{TID: 1, Tree: tree}}}}})
+	r.add(t, &profile.Profile{Processes: []*profile.Process{{PID: 1,
+		Threads: []*profile.Thread{{TID: 1, Tree: tree}}}}})
 	stored := r.all(t, 0).Processes[0].Threads[0].Tree
 	if stored.Len() != 1 || stored.Node(1).Key.Value() != want {
 		t.Errorf("%+v, want %+v", stored.Node(1).Key.Value(), want)
@@ -312,7 +324,8 @@ func TestProcessLabels(t *testing.T) {
 // versions.
 func TestRoundTrip(t *testing.T) {
 	for name, p := range map[string]*profile.Profile{
-		"time": sinktest.Shop(), "calls": sinktest.ShopCalls(), "both": sinktest.ShopBoth(), "events": sinktest.ShopEvents(), "partial": sinktest.ShopPartial(),
+		"time": sinktest.Shop(), "calls": sinktest.ShopCalls(), "both": sinktest.ShopBoth(),
+		"events": sinktest.ShopEvents(), "partial": sinktest.ShopPartial(),
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t, Options{})
@@ -322,7 +335,8 @@ func TestRoundTrip(t *testing.T) {
 			if n := totalsOf(got); n != want {
 				t.Errorf("%+v, want %+v", n, want)
 			}
-			for _, content := range []sink.Content{sink.Time, sink.CallCounts, sink.OfEvents(profile.Locks), sink.OfEvents(profile.Allocations)} {
+			for _, content := range []sink.Content{sink.Time, sink.CallCounts, sink.OfEvents(profile.Locks),
+				sink.OfEvents(profile.Allocations)} {
 				before, err := sink.Pprof(p, content)
 				if err != nil {
 					t.Fatal(err)
@@ -405,13 +419,15 @@ func TestSplitLengths(t *testing.T) {
 		r.add(t, varied(rng, 3, 5))
 	}
 	want := Selection{From: began.Add(10 * time.Second), To: began.Add(70 * time.Second)}
-	for most, lengths := range map[int][]int{6: {1, 1, 1, 1, 1, 1}, 9: {1, 1, 1, 1, 1, 1}, 4: {2, 2, 2}, 5: {2, 2, 2}, 2: {3, 3}, 1: {6}} {
+	for most, lengths := range map[int][]int{6: {1, 1, 1, 1, 1, 1}, 9: {1, 1, 1, 1, 1, 1}, 4: {2, 2, 2}, 5: {2, 2, 2},
+		2: {3, 3}, 1: {6}} {
 		var sum totals
 		at := want.From
 		got := 0
 		if err := Read(r.path).Split(t.Context(), want, most, func(p *profile.Profile) error {
 			if length := time.Duration(lengths[got]) * 10 * time.Second; !p.Start.Equal(at) || p.Duration != length {
-				t.Errorf("at most %d: profile %d is %v from %v, want %v from %v", most, got, p.Duration, p.Start, length, at)
+				t.Errorf("at most %d: profile %d is %v from %v, want %v from %v", most, got, p.Duration, p.Start,
+					length, at)
 			}
 			at = at.Add(p.Duration)
 			got++
@@ -430,7 +446,8 @@ func TestSplitLengths(t *testing.T) {
 	}
 	// Less than half of any window: what touches it, as in Query.
 	touched := 0
-	if err := Read(r.path).Split(t.Context(), Selection{From: began.Add(11 * time.Second), To: began.Add(13 * time.Second)}, 6, func(p *profile.Profile) error {
+	if err := Read(r.path).Split(t.Context(), Selection{From: began.Add(11 * time.Second),
+		To: began.Add(13 * time.Second)}, 6, func(p *profile.Profile) error {
 		touched++
 		return nil
 	}); err != nil || touched != 1 {
@@ -438,7 +455,8 @@ func TestSplitLengths(t *testing.T) {
 	}
 	enough := errors.New("enough")
 	calls := 0
-	if err := Read(r.path).Split(t.Context(), want, 6, func(*profile.Profile) error { calls++; return enough }); !errors.Is(err, enough) || calls != 1 {
+	if err := Read(r.path).Split(t.Context(), want, 6,
+		func(*profile.Profile) error { calls++; return enough }); !errors.Is(err, enough) || calls != 1 {
 		t.Errorf("%v after %d calls", err, calls)
 	}
 }

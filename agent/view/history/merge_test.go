@@ -78,13 +78,16 @@ func TestRowsOfAContext(t *testing.T) {
 	const different = 3 * nearRows
 	for range 3 {
 		e := &profile.Events{Kind: profile.Locks, Tree: new(cct.Tree[symbol.Symbol])}
-		for _, at := range []cct.NodeID{cct.Root, e.Tree.Add([]symbol.Symbol{symbol.Intern(symbol.Frame{Function: "f"})}, 1)} {
+		for _, at := range []cct.NodeID{cct.Root,
+			e.Tree.Add([]symbol.Symbol{symbol.Intern(symbol.Frame{Function: "f"})}, 1)} {
 			for i := range 2 * different {
 				labels := profile.EventLabels{Class: "C", Offset: int32(i % different)}
-				e.Rows = append(e.Rows, profile.EventRow{Context: at, Thread: "pool-1", EventLabels: labels, Events: uint64(i % different), Values: [3]float64{1}})
+				e.Rows = append(e.Rows, profile.EventRow{Context: at, Thread: "pool-1", EventLabels: labels,
+					Events: uint64(i % different), Values: [3]float64{1}})
 			}
 		}
-		m.add(m.names.window(&profile.Profile{Processes: []*profile.Process{{PID: 1, Events: []*profile.Events{e}}}}, new(arena)), began)
+		m.add(m.names.window(&profile.Profile{Processes: []*profile.Process{{PID: 1, Events: []*profile.Events{e}}}},
+			new(arena)), began)
 	}
 	p := m.names.profile(m.finish(maxContexts, new(arena)))
 	rows := p.Processes[0].Events[0].Rows
@@ -92,7 +95,8 @@ func TestRowsOfAContext(t *testing.T) {
 		t.Fatalf("%d rows", len(rows))
 	}
 	for i, r := range rows {
-		if want := uint64(i % different); int(r.Context) != i/different || r.Offset != int32(want) || r.Events != 6*want || r.Values[0] != 6 || r.Thread != "pool-*" {
+		if want := uint64(i % different); int(r.Context) != i/different || r.Offset != int32(want) ||
+			r.Events != 6*want || r.Values[0] != 6 || r.Thread != "pool-*" {
 			t.Errorf("row %d: %+v", i, r)
 		}
 	}

@@ -45,7 +45,9 @@ func (s *Store) tidy() {
 	}
 	due.tries++
 	due.retry = s.added + 1<<min(due.tries, maxBackOff)
-	s.fail(FailedMerge, due.tries == 1, "windows of the history are not merged; tried again at longer and longer intervals", fmt.Errorf("segment %v: %w", due.segmentName, err))
+	s.fail(FailedMerge, due.tries == 1,
+		"windows of the history are not merged; tried again at longer and longer intervals",
+		fmt.Errorf("segment %v: %w", due.segmentName, err))
 }
 
 // maxBackOff bounds the time to the next try of a merge that failed: 1 << 9 windows of ten seconds
@@ -72,7 +74,8 @@ func (s *Store) merge(old *segment, level int) error {
 	}
 	defer f.Close()
 	var index scanner
-	if err := index.scan(f, info.Size()); errors.Is(err, errForeign) || errors.Is(err, errVersion) { // others may have put it there
+	// others may have put it there
+	if err := index.scan(f, info.Size()); errors.Is(err, errForeign) || errors.Is(err, errVersion) {
 		s.segments = slices.DeleteFunc(s.segments, func(o *segment) bool { return o == old })
 		s.count(func(*Stats) {})
 		return nil
@@ -102,7 +105,8 @@ func (s *Store) merge(old *segment, level int) error {
 		s.count(func(*Stats) {})
 	}()
 	names := newNames()
-	m := merging{s: s, names: names, from: newDecoder(f, names), to: openSegmentFile{g, temp, newEncoder(newTables(names))}, old: old}
+	m := merging{s: s, names: names, from: newDecoder(f, names),
+		to: openSegmentFile{g, temp, newEncoder(newTables(names))}, old: old}
 	length := levelLength[level].Nanoseconds()
 	group := func(e *entry) int64 { return e.start.UnixNano() / length }
 	for i := 0; i < len(index.entries) && err == nil; {

@@ -115,18 +115,23 @@ func TestDamagedMerge(t *testing.T) {
 		for range 5 { // each merges a segment
 			r.add(t, sinktest.Shop())
 		}
-		if got, want := totalsOf(r.all(t, 0)).samples, (4+test.windows+6)*totalsOf(sinktest.Shop()).samples; got != want {
+		if got, want := totalsOf(r.all(t, 0)).samples, (4+test.windows+
+			6)*totalsOf(sinktest.Shop()).samples; got != want {
 			t.Errorf("%s: %d samples, want %d", test.name, got, want)
 		}
-		if n, left := r.Stats(), test.merges == 2; n.Cut != 0 || n.Removed[RemovedAge] != 0 || n.Merges != test.merges || left != (n.Unread[UnreadDamaged] > 0) {
+		if n, left := r.Stats(), test.merges == 2; n.Cut != 0 || n.Removed[RemovedAge] != 0 ||
+			n.Merges != test.merges || left != (n.Unread[UnreadDamaged] > 0) {
 			t.Errorf("%s: %+v", test.name, n)
 		} else if left && r.content(t, "00000001.0") != string(content) {
 			t.Errorf("%s: the damaged segment has changed", test.name)
 		}
-		if comments := strings.Join(r.all(t, 0).Comments, " "); strings.Contains(comments, profile.MissingPart+"damaged from 2026-11-25 03:00:") != (test.windows < 2) {
+		if comments := strings.Join(r.all(t, 0).Comments, " "); strings.Contains(comments, profile.MissingPart+
+			"damaged from 2026-11-25 03:00:") != (test.windows < 2) {
 			t.Errorf("%s: %s", test.name, comments)
 		}
-		if p, err := Read(r.path).Query(t.Context(), Selection{From: began, To: began.Add(15 * time.Second)}); err != nil || strings.Contains(strings.Join(p.Comments, " "), "damaged") {
+		if p, err := Read(r.path).Query(t.Context(), Selection{From: began,
+			To: began.Add(15 * time.Second)}); err != nil || strings.Contains(strings.Join(p.Comments, " "),
+			"damaged") {
 			t.Errorf("%s: of another time: %v, %v", test.name, p, err)
 		}
 	}
@@ -148,7 +153,8 @@ func TestMergeBacksOff(t *testing.T) {
 		r.add(t, sinktest.Shop())
 	}
 	tries := r.Stats().Failed[FailedMerge]
-	if want := uint64(math.Log2(windows)); tries < want-1 || tries > want+1 || uint64(disk.tried["00000001.1.tmp"]) != tries {
+	if want := uint64(math.Log2(windows)); tries < want-1 || tries > want+1 ||
+		uint64(disk.tried["00000001.1.tmp"]) != tries {
 		t.Errorf("%d merges failed, want about %d", tries, want)
 	}
 	if n := strings.Count(log.String(), "are not merged"); n != 1 {
@@ -203,7 +209,8 @@ func TestUnreadableMerge(t *testing.T) {
 	for range 4 {
 		r.add(t, sinktest.Shop())
 	}
-	if n := r.Stats(); r.content(t, "00000001.0") != before || n.Cut != 0 || n.Failed[FailedMerge] == 0 || n.Merges != 2 {
+	if n := r.Stats(); r.content(t, "00000001.0") != before || n.Cut != 0 || n.Failed[FailedMerge] == 0 ||
+		n.Merges != 2 {
 		t.Errorf("%+v", n)
 	}
 	if got, want := totalsOf(r.all(t, 0)).samples, 11*totalsOf(sinktest.Shop()).samples; got != want {

@@ -108,7 +108,8 @@ func (n *names) record(s symbol.Symbol) frameID {
 }
 
 func (n *names) frameOf(s symbol.Frame) frame {
-	f := frame{function: n.string(s.Function), system: n.string(s.SystemName), file: n.string(s.File), line: s.Line, start: s.StartLine, kind: s.Kind, inlined: s.Inlined, approximate: s.Approximate}
+	f := frame{function: n.string(s.Function), system: n.string(s.SystemName), file: n.string(s.File), line: s.Line,
+		start: s.StartLine, kind: s.Kind, inlined: s.Inlined, approximate: s.Approximate}
 	if s.Mapping != (unique.Handle[symbol.Mapping]{}) { // the zero handle has no value
 		m := s.Mapping.Value()
 		f.mapped, f.build = n.string(m.File), n.string(m.BuildID)
@@ -136,7 +137,8 @@ func (n *names) symbol(id frameID) symbol.Symbol {
 	}
 	if n.symbols[id] == (symbol.Symbol{}) {
 		f := &n.frames[id]
-		s := symbol.Frame{Function: n.strings[f.function], SystemName: n.strings[f.system], File: n.strings[f.file], Line: f.line, StartLine: f.start, Kind: f.kind, Inlined: f.inlined, Approximate: f.approximate}
+		s := symbol.Frame{Function: n.strings[f.function], SystemName: n.strings[f.system], File: n.strings[f.file],
+			Line: f.line, StartLine: f.start, Kind: f.kind, Inlined: f.inlined, Approximate: f.approximate}
 		if f.mapped != 0 || f.build != 0 {
 			s.Mapping = unique.Make(symbol.Mapping{File: n.strings[f.mapped], BuildID: n.strings[f.build]})
 		}
@@ -235,7 +237,8 @@ func (t *tables) add(strings []string, frames []frame) {
 // extend makes a reader's tables have so many names before a record, and reports whether there can
 // be so many. Names that were in damaged records are lostName.
 func (t *tables) extend(strings, frames uint64) bool {
-	if strings < uint64(len(t.strings)) || strings > maxStrings || frames < uint64(len(t.frames)) || frames > maxFrames {
+	if strings < uint64(len(t.strings)) || strings > maxStrings || frames < uint64(len(t.frames)) ||
+		frames > maxFrames {
 		return false
 	}
 	for uint64(len(t.strings)) < strings {

@@ -252,17 +252,20 @@ func (q *query) profile() *profile.Profile {
 	if longest := q.longest.Round(time.Second); longest > q.finest.Round(time.Second) {
 		length += " to " + longest.String()
 	}
-	comments := []string{fmt.Sprintf("from the history: %s to %s, %s of %s", p.Start.Format(layout+" MST"), q.sum.end.Format(layout),
+	comments := []string{fmt.Sprintf("from the history: %s to %s, %s of %s", p.Start.Format(layout+" MST"),
+		q.sum.end.Format(layout),
 		stored.Plural(q.windows, "window"), length)}
 	if absent := q.sum.end.Sub(p.Start) - p.Duration; absent > time.Second {
-		comments = append(comments, fmt.Sprintf("%v of that time were not recorded, or cannot be read", absent.Round(time.Second)))
+		comments = append(comments, fmt.Sprintf("%v of that time were not recorded, or cannot be read",
+			absent.Round(time.Second)))
 	}
 	if len(q.gaps) > 0 {
 		comments = append(comments, missing(q.gaps))
 	}
 	if q.want.Service != "" || len(q.want.PIDs) > 0 {
 		q.want.account(p)
-		comments = append(comments, "of a part of the processes: of the samples that all lost, their share is counted; the accounts of events are those of all")
+		comments = append(comments, "of a part of the processes: of the samples that all lost, their share is "+
+			"counted; the accounts of events are those of all")
 	}
 	p.Comments = append(comments, p.Comments...)
 	return p
@@ -326,7 +329,8 @@ func (r *Reader) openOnce() (files []*openIndex, err error) {
 			continue
 		}
 		index := r.indexes[name]
-		if index.scanner == nil || index.scanner.end > info.Size() || !os.SameFile(index.info, info) { // another file has the name now
+		// another file has the name now
+		if index.scanner == nil || index.scanner.end > info.Size() || !os.SameFile(index.info, info) {
 			index.scanner = new(scanner)
 		}
 		index.info = info

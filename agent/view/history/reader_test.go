@@ -56,7 +56,8 @@ func TestSelection(t *testing.T) {
 		r.add(t, varied(rng, 14, 5))
 	}
 	read := Read(r.path)
-	p, err := read.Query(t.Context(), Selection{From: began.Add(16 * time.Second), To: began.Add(44 * time.Second), Service: "service-3", Content: sink.Time})
+	p, err := read.Query(t.Context(), Selection{From: began.Add(16 * time.Second), To: began.Add(44 * time.Second),
+		Service: "service-3", Content: sink.Time})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -64,7 +65,8 @@ func TestSelection(t *testing.T) {
 	if !p.Start.Equal(began.Add(20*time.Second)) || p.Duration != 20*time.Second {
 		t.Errorf("%v from %v", p.Duration, p.Start)
 	}
-	if len(p.Processes) != 2 || p.Processes[0].Service != "service-3" || len(p.Processes[0].Events) != 0 || len(p.Processes[0].Threads) == 0 {
+	if len(p.Processes) != 2 || p.Processes[0].Service != "service-3" || len(p.Processes[0].Events) != 0 ||
+		len(p.Processes[0].Threads) == 0 {
 		t.Errorf("%d processes, %+v", len(p.Processes), p.Processes[0])
 	}
 	if !strings.Contains(p.Comments[0], "2 windows of 10s") {
@@ -76,16 +78,20 @@ func TestSelection(t *testing.T) {
 			selected += thread.Tree.Total()
 		}
 	}
-	all, err := read.Query(t.Context(), Selection{From: began.Add(16 * time.Second), To: began.Add(44 * time.Second), Content: sink.Time})
+	all, err := read.Query(t.Context(), Selection{From: began.Add(16 * time.Second), To: began.Add(44 * time.Second),
+		Content: sink.Time})
 	if err != nil || p.Counts.Folded != selected || all.Counts.Folded <= selected {
-		t.Errorf("the account has %d samples, the processes have %d; all have %d, %v", p.Counts.Folded, selected, all.Counts.Folded, err)
+		t.Errorf("the account has %d samples, the processes have %d; all have %d, %v", p.Counts.Folded, selected,
+			all.Counts.Folded, err)
 	}
 	// Less than half of any window: what touches it.
 	p, err = read.Query(t.Context(), Selection{From: began.Add(11 * time.Second), To: began.Add(13 * time.Second)})
 	if err != nil || p.Duration != 10*time.Second || !p.Start.Equal(began.Add(10*time.Second)) {
 		t.Errorf("%+v, %v", p, err)
 	}
-	if _, err := read.Query(t.Context(), Selection{From: began.Add(time.Hour), To: began.Add(2 * time.Hour)}); !errors.Is(err, ErrNone) || !strings.Contains(err.Error(), "it has 2026-11-25 ") {
+	if _, err := read.Query(t.Context(), Selection{From: began.Add(time.Hour),
+		To: began.Add(2 * time.Hour)}); !errors.Is(err, ErrNone) ||
+		!strings.Contains(err.Error(), "it has 2026-11-25 ") {
 		t.Errorf("a time without windows: %v", err)
 	}
 	if _, err := Read(filepath.Join(r.path, "none")).Query(t.Context(), Selection{}); !errors.Is(err, fs.ErrNotExist) {

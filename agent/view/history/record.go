@@ -191,7 +191,8 @@ func (e *encoder) record(h *header, w *window) ([]byte, error) {
 	definitions := codec{format: current, tables: e.tables, buf: e.definitions[:0]}
 	definitions.definitions(e.strings, e.frames)
 	e.body, e.definitions = body.buf, definitions.buf
-	if body.err != nil || len(head.buf) > maxHeader || len(body.buf)+len(definitions.buf) > maxRaw || e.tables.tooMany() {
+	if body.err != nil || len(head.buf) > maxHeader || len(body.buf)+len(definitions.buf) > maxRaw ||
+		e.tables.tooMany() {
 		return nil, errTooLarge
 	}
 	e.added = len(head.buf)

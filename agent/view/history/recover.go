@@ -24,7 +24,8 @@ func (s *Store) recover() error {
 		lost, err := s.recoverSegment(g, i == len(list.segments)-1)
 		switch {
 		case errors.Is(err, errVersion):
-			s.o.Log.Warn("a segment of the history cannot be read; it stays until it is too old, or its room is needed", "err", err)
+			s.o.Log.Warn("a segment of the history cannot be read; it stays until it is too old, or its room is needed",
+				"err", err)
 		case err != nil:
 			s.fail(FailedOpen, true, "a segment of the history is left alone", err)
 		case g.damaged > 0:
@@ -53,7 +54,8 @@ func (s *Store) discard(name string) {
 		err = s.dir.Remove(name)
 	}
 	if err != nil {
-		s.fail(FailedRemove, true, "what an interrupted merge seems to have left of the history stays", fmt.Errorf("%s: %w", name, err))
+		s.fail(FailedRemove, true, "what an interrupted merge seems to have left of the history stays",
+			fmt.Errorf("%s: %w", name, err))
 	}
 }
 
@@ -75,7 +77,8 @@ func (s *Store) checkOurs(name string) error {
 
 // warnDamaged logs that a part of a segment cannot be read.
 func (s *Store) warnDamaged(g *segment) {
-	s.o.Log.Warn("a segment of the history is damaged; what is intact in it can be read, and all of it stays until it is too old",
+	s.o.Log.Warn("a segment of the history is damaged; what is intact in it can be read, and all of it stays until "+
+		"it is too old",
 		"segment", g.String(), "bytes", g.damaged, "from", g.start, "to", g.end)
 }
 

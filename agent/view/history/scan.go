@@ -138,7 +138,8 @@ func (s *scanner) next(f io.ReaderAt, size int64) (e entry, found bool, err erro
 			return e, false, nil
 		}
 		if head != nil && p.end(s.end) <= size {
-			e = entry{format: format, at: s.end + prefixSize + int64(p.headSize), bodySize: int(p.bodySize), bodySum: p.bodySum, next: p.end(s.end)}
+			e = entry{format: format, at: s.end + prefixSize + int64(p.headSize), bodySize: int(p.bodySize),
+				bodySum: p.bodySum, next: p.end(s.end)}
 			if e.read(head, &s.services) {
 				s.indexed += len(head)
 				return e, true, nil
@@ -152,7 +153,8 @@ func (s *scanner) next(f io.ReaderAt, size int64) (e entry, found bool, err erro
 	// If only the header is damaged, its body has the names that later windows refer to.
 	if p != nil && p.end(s.end) <= size {
 		with := e
-		with.at, with.bodySize, with.bodySum, with.next = s.end+prefixSize+int64(p.headSize), int(p.bodySize), p.bodySum, p.end(s.end)
+		with.at, with.bodySize, with.bodySum, with.next = s.end+prefixSize+int64(p.headSize), int(p.bodySize),
+			p.bodySum, p.end(s.end)
 		if right, err := with.right(f); err != nil {
 			return e, false, err
 		} else if right {

@@ -18,7 +18,8 @@ type Selection struct {
 
 // wants reports whether a process is part of the selection.
 func (s *Selection) wants(p *profile.Process) bool {
-	return s == nil || (s.Service == "" || s.Service == p.Service) && (len(s.PIDs) == 0 || slices.Contains(s.PIDs, p.PID))
+	return s == nil || (s.Service == "" || s.Service == p.Service) &&
+		(len(s.PIDs) == 0 || slices.Contains(s.PIDs, p.PID))
 }
 
 // has reports whether the selection has a kind.

@@ -207,7 +207,8 @@ func (s *Store) Stats() Stats {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	copied := s.stats
-	copied.Lost, copied.Removed, copied.Failed = maps.Clone(s.stats.Lost), maps.Clone(s.stats.Removed), maps.Clone(s.stats.Failed)
+	copied.Lost, copied.Removed, copied.Failed = maps.Clone(s.stats.Lost), maps.Clone(s.stats.Removed),
+		maps.Clone(s.stats.Failed)
 	copied.Unread = maps.Clone(s.stats.Unread)
 	return copied
 }
@@ -317,7 +318,8 @@ func (s *Store) add(p *profile.Profile) error {
 
 // write appends a window to the last segment, or to a new one.
 func (s *Store) write(p *profile.Profile) error {
-	if o := s.open; o != nil && (o.covered >= segmentTime || o.full() || o.size > s.o.MaxSize/segmentShare || o.windows >= maxEntries) {
+	if o := s.open; o != nil && (o.covered >= segmentTime || o.full() || o.size > s.o.MaxSize/segmentShare ||
+		o.windows >= maxEntries) {
 		if err := s.finish(); err != nil {
 			return err
 		}

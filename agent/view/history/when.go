@@ -16,7 +16,8 @@ var (
 )
 
 // errTime is the error for a text that is no time.
-var errTime = errors.New("want a time such as 03:10, 03:10:30, 2006-01-02 03:10, 2006-01-02T03:10:00+01:00, or 20m for 20 minutes ago")
+var errTime = errors.New("want a time such as 03:10, 03:10:30, 2006-01-02 03:10, 2006-01-02T03:10:00+01:00, or 20m " +
+	"for 20 minutes ago")
 
 // ParseRange reads the beginning and the end of a time in the past. Without a zone, from is in the
 // zone of now, and to in that of from. A from without a date is the last such time, a to without a
@@ -38,7 +39,8 @@ func ParseRange(from, to string, now time.Time) (time.Time, time.Time, error) {
 		return time.Time{}, time.Time{}, fmt.Errorf("bad time %.40q: %w", to, err)
 	}
 	if !end.After(begin) {
-		return time.Time{}, time.Time{}, fmt.Errorf("the time ends at %s, before it begins at %s", end.Format(time.DateTime), begin.Format(time.DateTime))
+		return time.Time{}, time.Time{}, fmt.Errorf("the time ends at %s, before it begins at %s",
+			end.Format(time.DateTime), begin.Format(time.DateTime))
 	}
 	return begin, end, nil
 }
@@ -68,7 +70,8 @@ func parseTime(text string, base time.Time, fits func(time.Time) bool, step int)
 				location = of.Location()
 			}
 			y, m, d := base.In(location).Date()
-			for days := 0; ; days += step { // a day where clocks are set lacks or repeats an hour, so that one step may not do
+			// a day where clocks are set lacks or repeats an hour, so that one step may not do
+			for days := 0; ; days += step {
 				t := time.Date(y, m, d+days, of.Hour(), of.Minute(), of.Second(), 0, location)
 				t = first(t)
 				if fits(t) || days == 2*step {

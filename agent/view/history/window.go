@@ -60,7 +60,8 @@ func (c *cpuTime) threads(t profile.Thread) []*profile.Thread {
 	}
 	if c.notSampled >= 1 {
 		list = append(list, &profile.Thread{
-			Name: t.Name, Tree: new(cct.Tree[symbol.Symbol]), Unseen: time.Duration(c.notSampled), UnseenIn: profile.NotSampled,
+			Name: t.Name, Tree: new(cct.Tree[symbol.Symbol]), Unseen: time.Duration(c.notSampled),
+			UnseenIn: profile.NotSampled,
 		})
 	}
 	return list
@@ -150,7 +151,8 @@ func (n *names) window(p *profile.Profile, room *arena) *window {
 		to.Executable = symbol.Mapping{File: from.Executable.File, BuildID: from.Executable.BuildID}
 		for _, t := range from.Threads {
 			if t.Tree != nil && (t.Tree.Len() > 0 || t.Tree.Total() > 0 || t.Unseen > 0) {
-				to.threads = append(to.threads, thread{threadKey{n.group(t.Name), t.Stopped, t.Context}, n.tree(t.Tree, room), cpuTimeOf(t, p.Period)})
+				to.threads = append(to.threads, thread{threadKey{n.group(t.Name), t.Stopped, t.Context},
+					n.tree(t.Tree, room), cpuTimeOf(t, p.Period)})
 			}
 		}
 		for _, e := range from.Events {
@@ -189,8 +191,10 @@ func (n *names) events(e *profile.Events, room *arena) events {
 	for i := range e.Rows {
 		from := &e.Rows[i]
 		key := rowKey{
-			context: from.Context, thread: n.group(from.Thread), class: n.string(from.Class), place: n.string(from.Place), what: n.string(from.What),
-			collector: n.string(from.Collector), field: n.string(from.Field), probe: n.string(from.Probe), bucket: n.string(from.Value), offset: from.Offset,
+			context: from.Context, thread: n.group(from.Thread), class: n.string(from.Class),
+			place: n.string(from.Place), what: n.string(from.What),
+			collector: n.string(from.Collector), field: n.string(from.Field), probe: n.string(from.Probe),
+			bucket: n.string(from.Value), offset: from.Offset,
 		}
 		if int(key.context) >= len(of.tree) {
 			key.context = cct.Root
@@ -225,7 +229,8 @@ func (n *names) profile(w *window) *profile.Profile {
 		to := from.Process
 		for i := range from.threads {
 			t := &from.threads[i]
-			to.Threads = append(to.Threads, t.threads(profile.Thread{Name: n.strings[t.name], Stopped: t.stopped, Context: t.context, Tree: n.stacks(t.tree)})...)
+			to.Threads = append(to.Threads, t.threads(profile.Thread{Name: n.strings[t.name], Stopped: t.stopped,
+				Context: t.context, Tree: n.stacks(t.tree)})...)
 		}
 		for i := range from.events {
 			e := &from.events[i]
@@ -233,9 +238,12 @@ func (n *names) profile(w *window) *profile.Profile {
 			for j := range e.rows {
 				r := &e.rows[j]
 				of.Rows = append(of.Rows, profile.EventRow{
-					Context: r.context, Thread: n.strings[r.thread], Events: r.events, Values: r.values, EventLabels: profile.EventLabels{
-						Class: n.strings[r.class], Place: n.strings[r.place], What: n.strings[r.what], Collector: n.strings[r.collector],
-						Field: n.strings[r.field], Offset: r.offset, Probe: n.strings[r.probe], Value: n.strings[r.bucket],
+					Context: r.context, Thread: n.strings[r.thread], Events: r.events, Values: r.values,
+					EventLabels: profile.EventLabels{
+						Class: n.strings[r.class], Place: n.strings[r.place], What: n.strings[r.what],
+						Collector: n.strings[r.collector],
+						Field:     n.strings[r.field], Offset: r.offset, Probe: n.strings[r.probe],
+						Value: n.strings[r.bucket],
 					},
 				})
 			}

@@ -42,7 +42,8 @@ type api struct {
 }
 
 func newAPI(k *kept, kinds func() []*kind, s *sender) *api {
-	return &api{recordings: k, timelines: k, kept: k, kinds: kinds, busy: make(chan struct{}, maxAPIRequests), sender: s}
+	return &api{recordings: k, timelines: k, kept: k, kinds: kinds, busy: make(chan struct{}, maxAPIRequests),
+		sender: s}
 }
 
 // A selection is what a request asks for.
@@ -209,7 +210,8 @@ func (a *api) verdicts(ctx context.Context, s selection, f *flame.Graph) (*flame
 	e := flame.NewExplainer(s.service, s.pid)
 	at := e.Kind(s.kind.Name)
 	if !times[0].overlaps(times[1]) && comparable(s.kind) {
-		err := a.recordings.Each(ctx, s.kind.Name, s.service, times, func(time int, f *flame.Graph) { e.Add(at, time, f) })
+		err := a.recordings.Each(ctx, s.kind.Name, s.service, times,
+			func(time int, f *flame.Graph) { e.Add(at, time, f) })
 		if err != nil {
 			return nil, whyError(ctx, err)
 		}
@@ -271,7 +273,8 @@ func (a *api) services(r *http.Request, s selection) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	out := servicesJSON{Format: apiFormat, Kinds: a.kindList(), Kind: s.kind.Name, Unit: f.Unit, Seconds: f.Duration.Seconds(), Services: []serviceJSON{}}
+	out := servicesJSON{Format: apiFormat, Kinds: a.kindList(), Kind: s.kind.Name, Unit: f.Unit,
+		Seconds: f.Duration.Seconds(), Services: []serviceJSON{}}
 	if !f.Start.IsZero() {
 		ms := f.Start.UnixMilli()
 		out.Start = &ms

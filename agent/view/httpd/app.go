@@ -74,5 +74,6 @@ func serveAsset(w http.ResponseWriter, r *http.Request) {
 func app(w http.ResponseWriter, r *http.Request) {
 	all := assets()
 	w.Header().Set("Content-Security-Policy", appPolicy)
-	render(w, "app", map[string]string{"Script": all[0].address(), "Style": all[1].address(), "Notices": all[2].address()})
+	render(w, "app", map[string]string{"Script": all[0].address(), "Style": all[1].address(),
+		"Notices": all[2].address()})
 }

@@ -71,7 +71,8 @@ func TestAPI(t *testing.T) {
 		s.Observe(shop(n))
 	}
 	askJSON(t, hs.URL+"/api/v1/services", &services)
-	if len(services.Services) != 3 || services.Services[0].Service != "shop.service" || len(services.Services[0].Processes) != 1 || services.Seconds != 10*maxKept {
+	if len(services.Services) != 3 || services.Services[0].Service != "shop.service" ||
+		len(services.Services[0].Processes) != 1 || services.Seconds != 10*maxKept {
 		t.Fatalf("%+v", services)
 	}
 	var all, one, pid, part, none flameAnswer
@@ -81,10 +82,12 @@ func TestAPI(t *testing.T) {
 	askJSON(t, hs.URL+"/api/v1/flame?service=nobody", &none)
 	from := shop(38).Start.UnixMilli()
 	askJSON(t, fmt.Sprintf("%s/api/v1/flame?kind=cpu&from=%d&to=%d", hs.URL, from, from+1), &part)
-	if all.Kind != "cpu" || all.Seconds != 10*maxKept || len(all.Timeline.Start) != maxKept || all.Calls == nil || all.Calls.PerSecond[0] != 1.2 {
+	if all.Kind != "cpu" || all.Seconds != 10*maxKept || len(all.Timeline.Start) != maxKept || all.Calls == nil ||
+		all.Calls.PerSecond[0] != 1.2 {
 		t.Errorf("all: %+v", all)
 	}
-	if one.total() != services.Services[1].Value && one.total() != services.Services[2].Value || one.total() != pid.total() || one.total() >= all.total() {
+	if one.total() != services.Services[1].Value && one.total() != services.Services[2].Value ||
+		one.total() != pid.total() || one.total() >= all.total() {
 		t.Errorf("one service has %v, its process %v, all %v", one.total(), pid.total(), all.total())
 	}
 	if part.Seconds != 10 || part.total() <= 0 || none.total() != 0 {
@@ -95,7 +98,8 @@ func TestAPI(t *testing.T) {
 	if calls.Kind != "calls" || calls.total() != 12*maxKept {
 		t.Errorf("calls: %+v", calls)
 	}
-	for query, want := range map[string]int{"kind=lock": 404, "kind=x": 404, "pid=x": 400, "pid=-1": 400, "from=soon": 400, "to=99999999999999999": 400, "service=" + url.QueryEscape(hostile): 200} {
+	for query, want := range map[string]int{"kind=lock": 404, "kind=x": 404, "pid=x": 400, "pid=-1": 400,
+		"from=soon": 400, "to=99999999999999999": 400, "service=" + url.QueryEscape(hostile): 200} {
 		resp, err := http.Get(hs.URL + "/api/v1/flame?" + query)
 		if err != nil {
 			t.Fatal(err)
@@ -131,13 +135,15 @@ func TestAPIBaseline(t *testing.T) {
 		t.Errorf("selected %v, want %v; baseline %v, want %v", both.total(), after.total(), base, before.total())
 	}
 	var one flameAnswer
-	askJSON(t, fmt.Sprintf("%s/api/v1/flame?pid=2000&from=%d&to=%d&basefrom=%d&baseto=%d", hs.URL, at(8), at(9), at(2), at(3)), &one)
+	askJSON(t, fmt.Sprintf("%s/api/v1/flame?pid=2000&from=%d&to=%d&basefrom=%d&baseto=%d", hs.URL, at(8), at(9), at(2),
+		at(3)), &one)
 	if one.Seconds != 10 || one.Base.Seconds != 10 || one.total() <= 0 || one.total() >= both.total()/12 {
 		t.Errorf("one process: %+v", one)
 	}
 	// Whether a method differs is what /api/v1/why would say: nothing of few windows, whatever the
 	// shares are.
-	if one.Verdicts == nil || len(one.Verdicts.Own)+len(one.Verdicts.Total) != 0 || !strings.Contains(fmt.Sprint(one.Notes), "Undecided: the baseline has 1 window,") {
+	if one.Verdicts == nil || len(one.Verdicts.Own)+len(one.Verdicts.Total) != 0 ||
+		!strings.Contains(fmt.Sprint(one.Notes), "Undecided: the baseline has 1 window,") {
 		t.Errorf("verdicts on two windows: %+v, notes %v", one.Verdicts, one.Notes)
 	}
 	if all := both.Verdicts; all == nil || before.Verdicts != nil || len(all.Own) != 0 {
@@ -151,7 +157,8 @@ func TestAPIWhy(t *testing.T) {
 	s, hs := start(t, new(fake))
 	get(t, hs.URL+"/api/v1/flame")
 	var why whyJSON
-	if askJSON(t, hs.URL+"/api/v1/why", &why); len(why.Findings) != 0 || !strings.Contains(fmt.Sprint(why.Notes), "Undecided") {
+	if askJSON(t, hs.URL+"/api/v1/why", &why); len(why.Findings) != 0 ||
+		!strings.Contains(fmt.Sprint(why.Notes), "Undecided") {
 		t.Errorf("before the first window: %+v", why.Why)
 	}
 	for n := range uint64(30) {
@@ -162,10 +169,12 @@ func TestAPIWhy(t *testing.T) {
 		s.Observe(w)
 	}
 	at := func(n uint64) int64 { return shop(n).Start.UnixMilli() }
-	if askJSON(t, hs.URL+"/api/v1/why?service=postgresql.service", &why); len(why.Findings) != 1 || why.From != at(20) || why.To != at(30) || why.BaseTo != at(20) || why.BaseFrom != at(0) {
+	if askJSON(t, hs.URL+"/api/v1/why?service=postgresql.service", &why); len(why.Findings) != 1 ||
+		why.From != at(20) || why.To != at(30) || why.BaseTo != at(20) || why.BaseFrom != at(0) {
 		t.Fatalf("%+v, %+v", why, why.Why)
 	}
-	if f := why.Findings[0]; f.Method != "start_thread" || f.Verdict != "more" || f.Before != 0 || f.Now != 1 || !strings.Contains(f.Text, "0 → 100 % ± ") {
+	if f := why.Findings[0]; f.Method != "start_thread" || f.Verdict != "more" || f.Before != 0 || f.Now != 1 ||
+		!strings.Contains(f.Text, "0 → 100 % ± ") {
 		t.Errorf("%+v", f)
 	}
 	if w := why.Whole[0]; w.Verdict != "less" || !strings.HasPrefix(w.Text, "CPU time fell: 0.13 → 0.071 CPUs ± ") {
@@ -173,21 +182,26 @@ func TestAPIWhy(t *testing.T) {
 	}
 	// The flame graph of a comparison has the same verdicts, and none where nothing differs.
 	var both flameAnswer
-	askJSON(t, fmt.Sprintf("%s/api/v1/flame?service=postgresql.service&from=%d&basefrom=%d&baseto=%d", hs.URL, at(20), at(0), at(20)), &both)
-	if v := both.Verdicts; v == nil || v.Total["start_thread"] != "more" || v.Total["ExecScan"] != "less" || v.Own["ExecScan"] != "less" {
+	askJSON(t, fmt.Sprintf("%s/api/v1/flame?service=postgresql.service&from=%d&basefrom=%d&baseto=%d", hs.URL, at(20),
+		at(0), at(20)), &both)
+	if v := both.Verdicts; v == nil || v.Total["start_thread"] != "more" || v.Total["ExecScan"] != "less" ||
+		v.Own["ExecScan"] != "less" {
 		t.Errorf("verdicts %+v", v)
 	}
 	both = flameAnswer{}
-	askJSON(t, fmt.Sprintf("%s/api/v1/flame?from=%d&to=%d&basefrom=%d&baseto=%d", hs.URL, at(10), at(20), at(0), at(10)), &both)
+	askJSON(t, fmt.Sprintf("%s/api/v1/flame?from=%d&to=%d&basefrom=%d&baseto=%d", hs.URL, at(10), at(20), at(0),
+		at(10)), &both)
 	for method, verdict := range both.Verdicts.Total {
 		if verdict == "more" || verdict == "less" {
 			t.Errorf("%s: %s", method, verdict)
 		}
 	}
-	if askJSON(t, fmt.Sprintf("%s/api/v1/why?from=%d&to=%d", hs.URL, at(10), at(20)), &why); len(why.Findings) != 0 || len(why.Whole) != 1 || why.BaseFrom != at(10)-200e3 || why.Windows != [2]int{10, 10} {
+	if askJSON(t, fmt.Sprintf("%s/api/v1/why?from=%d&to=%d", hs.URL, at(10), at(20)), &why); len(why.Findings) != 0 ||
+		len(why.Whole) != 1 || why.BaseFrom != at(10)-200e3 || why.Windows != [2]int{10, 10} {
 		t.Errorf("where nothing differs: %+v, %+v", why, why.Why)
 	}
-	if askJSON(t, fmt.Sprintf("%s/api/v1/why?from=%d&to=%d", hs.URL, at(20), at(23)), &why); len(why.Findings)+len(why.Whole) != 0 || len(why.Notes) != 1 {
+	if askJSON(t, fmt.Sprintf("%s/api/v1/why?from=%d&to=%d", hs.URL, at(20), at(23)), &why); len(why.Findings)+
+		len(why.Whole) != 0 || len(why.Notes) != 1 {
 		t.Errorf("three windows: %+v", why.Why)
 	}
 	for query, want := range map[string]int{fmt.Sprintf("from=%d&basefrom=%d", at(10), at(5)): 400, "kind=calls": 404} {
@@ -198,7 +212,8 @@ func TestAPIWhy(t *testing.T) {
 	// Older times come from the history, both of them.
 	h := &remembered{window: shop(0)}
 	s.Keep(h)
-	if askJSON(t, fmt.Sprintf("%s/api/v1/why?service=shop.service&from=%d&to=%d", hs.URL, at(10), at(20)), &why); h.want.Service != "shop.service" || h.want.Content != sink.Time || why.Windows != [2]int{12, 12} {
+	if askJSON(t, fmt.Sprintf("%s/api/v1/why?service=shop.service&from=%d&to=%d", hs.URL, at(10), at(20)),
+		&why); h.want.Service != "shop.service" || h.want.Content != sink.Time || why.Windows != [2]int{12, 12} {
 		t.Errorf("asked the history for %+v: %+v", h.want, why.Why)
 	}
 }
@@ -232,7 +247,8 @@ func TestAPIRates(t *testing.T) {
 			}
 			continue
 		}
-		if r.Change == nil || r.Change.Verdict != "more" || r.Change.Percent == nil || math.Abs(*r.Change.Percent-100) > *r.Change.Within || r.Points[29] < 1.8*r.Points[0] {
+		if r.Change == nil || r.Change.Verdict != "more" || r.Change.Percent == nil ||
+			math.Abs(*r.Change.Percent-100) > *r.Change.Within || r.Points[29] < 1.8*r.Points[0] {
 			t.Errorf("%s: %+v", service.Service, r.Change)
 		}
 	}
@@ -241,7 +257,8 @@ func TestAPIRates(t *testing.T) {
 	}
 	// Of two times without a difference nothing changed, and the first one is not the last.
 	var past servicesJSON
-	if askJSON(t, fmt.Sprintf("%s/api/v1/services?from=%d&to=%d", hs.URL, at(10), at(20)), &past); past.Services[0].Rates[0].Change != nil || len(past.Services[0].Rates[0].Points) != 20 {
+	if askJSON(t, fmt.Sprintf("%s/api/v1/services?from=%d&to=%d", hs.URL, at(10), at(20)),
+		&past); past.Services[0].Rates[0].Change != nil || len(past.Services[0].Rates[0].Points) != 20 {
 		t.Errorf("%+v", past.Services[0].Rates[0])
 	}
 }
@@ -262,7 +279,8 @@ func TestRatesNoFalseAlarm(t *testing.T) {
 				values[i] = append(values[i], 1e7*math.Round(float64(20+30*i)*math.Exp(0.2*random.NormFloat64())))
 			}
 		}
-		for _, c := range changesOf(list, [2]TimeRange{{time.Unix(0, 0), time.Unix(200, 0)}, {time.Unix(200, 0), time.Time{}}}, cpu, values) {
+		for _, c := range changesOf(list, [2]TimeRange{{time.Unix(0, 0), time.Unix(200, 0)},
+			{time.Unix(200, 0), time.Time{}}}, cpu, values) {
 			if c != nil {
 				alarms++
 			}
@@ -292,10 +310,12 @@ func TestAPICourse(t *testing.T) {
 		return c
 	}
 	c := ask(fmt.Sprintf("from=%d&to=%d", at(1)-20, at(4)))
-	if len(c.Counts) != 1501 || c.Start != at(1)-20 || c.Step != 20 || c.Counts[0] != 7 || c.Counts[1] != 1 || c.Counts[2] != 0 || c.Counts[500] != 7 || c.Counts[1002] != -1 {
+	if len(c.Counts) != 1501 || c.Start != at(1)-20 || c.Step != 20 || c.Counts[0] != 7 || c.Counts[1] != 1 ||
+		c.Counts[2] != 0 || c.Counts[500] != 7 || c.Counts[1002] != -1 {
 		t.Errorf("%d counts from %d: %v…", len(c.Counts), c.Start, c.Counts[:3])
 	}
-	for query, want := range map[string]int{"&service=shop.service": 5, "&pid=1000": 5, "&service=shop.service&pid=1000": 5, "&service=shop.service&pid=7": 0, "&service=other": 0} {
+	for query, want := range map[string]int{"&service=shop.service": 5, "&pid=1000": 5,
+		"&service=shop.service&pid=1000": 5, "&service=shop.service&pid=7": 0, "&service=other": 0} {
 		if c := ask(fmt.Sprintf("from=%d&to=%d%s", at(1), at(2), query)); c.Counts[499] != want || c.Counts[0] != 0 {
 			t.Errorf("%s: %d, want %d", query, c.Counts[499], want)
 		}
@@ -342,7 +362,8 @@ func TestAPIBounds(t *testing.T) {
 // follow are seen.
 func TestKeptUnlooked(t *testing.T) {
 	at := time.Now()
-	recorded := recordedKinds(profile.Stats{Time: true, Calls: new(profile.CallStats), Events: &profile.EventStats{Kinds: []profile.EventKind{profile.Allocations, profile.Locks}}})
+	recorded := recordedKinds(profile.Stats{Time: true, Calls: new(profile.CallStats),
+		Events: &profile.EventStats{Kinds: []profile.EventKind{profile.Allocations, profile.Locks}}})
 	k := newKept(func() []*kind { return recorded }, quiet())
 	k.now = func() time.Time { return at }
 	seconds := func() float64 {
@@ -362,7 +383,8 @@ func TestKeptUnlooked(t *testing.T) {
 		t.Errorf("who looks first sees %v s", got)
 	}
 	if len(k.windows) != 1 || len(k.fresh) != maxFresh {
-		t.Errorf("for one kind, %d kinds are converted; %d windows are held for the others", len(k.windows), len(k.fresh))
+		t.Errorf("for one kind, %d kinds are converted; %d windows are held for the others", len(k.windows),
+			len(k.fresh))
 	}
 	for n := range uint64(5) {
 		k.observe(shop(10 + n))
@@ -371,7 +393,8 @@ func TestKeptUnlooked(t *testing.T) {
 		t.Errorf("then %v s of %d kinds", got, len(k.windows))
 	}
 	for _, of := range recorded {
-		if f, err := k.Flame(t.Context(), of.Name, "", time.Time{}, time.Time{}); err != nil || f.Duration.Seconds() != 10*(maxFresh+5) {
+		if f, err := k.Flame(t.Context(), of.Name, "", time.Time{}, time.Time{}); err != nil ||
+			f.Duration.Seconds() != 10*(maxFresh+5) {
 			t.Errorf("%s: %v, %v", of.Name, f, err)
 		}
 	}

@@ -73,12 +73,15 @@ func TestLivePage(t *testing.T) {
 			w.Processes[0].PID = 1001
 		}
 		if n%3 == 0 {
-			w.Processes[0].Events = []*profile.Events{{Kind: profile.Pauses, Rows: []profile.EventRow{{EventLabels: profile.EventLabels{Collector: "G1"}, Values: [3]float64{2, 3e6}}}}}
+			w.Processes[0].Events = []*profile.Events{{Kind: profile.Pauses,
+				Rows: []profile.EventRow{{EventLabels: profile.EventLabels{Collector: "G1"},
+					Values: [3]float64{2, 3e6}}}}}
 		}
 		s.Observe(w)
 	}
 	b := browser.Start(t)
-	for name, v := range map[string]browser.View{"wide": {}, "wide-dark": {Dark: true}, "narrow": {Width: 360, Height: 740}, "narrow-dark": {Width: 360, Height: 740, Dark: true}} {
+	for name, v := range map[string]browser.View{"wide": {}, "wide-dark": {Dark: true},
+		"narrow": {Width: 360, Height: 740}, "narrow-dark": {Width: 360, Height: 740, Dark: true}} {
 		tab := b.Open(t, hs.URL+"/#sel=com.acme.shop.Cart.total", v)
 		tab.Wait(t, `document.body.dataset.ready && document.querySelectorAll("g.frame").length > 10`)
 		var cards, elements int
@@ -88,11 +91,13 @@ func TestLivePage(t *testing.T) {
 			t.Errorf("%s: %d services, %d scripts and the like", name, cards, elements)
 		}
 		var text string
-		if tab.Eval(t, `[...document.querySelectorAll(".badge")].map((b) => b.textContent).join()`, &text); !strings.Contains(text, "changed +100 %") || strings.Contains(text, ",") {
+		if tab.Eval(t, `[...document.querySelectorAll(".badge")].map((b) => b.textContent).join()`,
+			&text); !strings.Contains(text, "changed +100 %") || strings.Contains(text, ",") {
 			t.Errorf("%s: badges %q", name, text)
 		}
 		tab.Eval(t, `document.querySelector(".marks").open = true`, nil)
-		if tab.Eval(t, `document.querySelector(".marks").textContent`, &text); !strings.HasPrefix(text, "Marks (12)") || !strings.Contains(text, "shop.service started again (pid 1001)") {
+		if tab.Eval(t, `document.querySelector(".marks").textContent`, &text); !strings.HasPrefix(text, "Marks (12)") ||
+			!strings.Contains(text, "shop.service started again (pid 1001)") {
 			t.Errorf("%s: %q", name, text)
 		}
 		tab.Eval(t, `document.querySelector(".services").textContent`, &text)
@@ -166,20 +171,24 @@ func TestBaselinePage(t *testing.T) {
 	tab.Eval(t, `document.querySelector(".why button").click()`, nil)
 	tab.Wait(t, `document.querySelector(".why li button.name")`)
 	var sentence string
-	if tab.Eval(t, `document.querySelector(".why li").textContent`, &sentence); !strings.Contains(sentence, "main: ") && !strings.Contains(sentence, "PostgresMain: ") || !strings.Contains(sentence, " % ± ") {
+	if tab.Eval(t, `document.querySelector(".why li").textContent`, &sentence); !strings.Contains(sentence, "main: ") &&
+		!strings.Contains(sentence, "PostgresMain: ") || !strings.Contains(sentence, " % ± ") {
 		t.Errorf("the first sentence is %q", sentence)
 	}
 	tab.Eval(t, `document.querySelector(".why li button.name").click()`, nil)
 	tab.Wait(t, `location.hash.includes("sel=") && location.hash.includes("basefrom=") && document.querySelector(".side .shares")`)
 
 	// Less than a minute has a heat map, which the keyboard can read.
-	tab = b.Open(t, fmt.Sprintf("%s/#from=%d&to=%d", hs.URL, shop(5).Start.UnixMilli(), shop(9).Start.UnixMilli()), browser.View{})
+	tab = b.Open(t, fmt.Sprintf("%s/#from=%d&to=%d", hs.URL, shop(5).Start.UnixMilli(), shop(9).Start.UnixMilli()),
+		browser.View{})
 	tab.Wait(t, `document.querySelector(".heat canvas")`)
 	tab.Eval(t, `document.querySelector(".heat canvas").focus()`, nil)
 	tab.Keys(t, kb.ArrowRight)
 	tab.Keys(t, kb.ArrowDown)
 	var cell string
-	if tab.Eval(t, `document.querySelector(".heat [role=status]").textContent`, &cell); !strings.Contains(cell, "12 samples") { // 1.020 s
+	// 1.020 s
+	if tab.Eval(t, `document.querySelector(".heat [role=status]").textContent`, &cell); !strings.Contains(cell,
+		"12 samples") {
 		t.Errorf("the heat map says %q", cell)
 	}
 	for _, finding := range append(tab.Accessibility(t), tab.Problems()...) {
@@ -188,7 +197,8 @@ func TestBaselinePage(t *testing.T) {
 	if dir := os.Getenv("VMPROF_PICTURES"); dir != "" {
 		tab.Screenshot(t, filepath.Join(dir, "heat.png"))
 	}
-	narrow := b.Open(t, fmt.Sprintf("%s/#from=%d&to=%d", hs.URL, shop(5).Start.UnixMilli(), shop(9).Start.UnixMilli()), browser.View{Width: 360, Height: 740, Dark: true})
+	narrow := b.Open(t, fmt.Sprintf("%s/#from=%d&to=%d", hs.URL, shop(5).Start.UnixMilli(), shop(9).Start.UnixMilli()),
+		browser.View{Width: 360, Height: 740, Dark: true})
 	narrow.Wait(t, `document.querySelector(".heat canvas")`)
 	for _, finding := range append(narrow.Accessibility(t), narrow.Problems()...) {
 		t.Error(finding)
@@ -197,8 +207,10 @@ func TestBaselinePage(t *testing.T) {
 		narrow.Screenshot(t, filepath.Join(dir, "heat-narrow-dark.png"))
 	}
 
-	address := fmt.Sprintf("%s/#sel=ExecScan&basefrom=%d&baseto=%d&from=%d", hs.URL, shop(0).Start.UnixMilli(), shop(10).Start.UnixMilli(), shop(10).Start.UnixMilli())
-	for name, v := range map[string]browser.View{"wide": {}, "wide-dark": {Dark: true}, "narrow": {Width: 360, Height: 740}, "narrow-dark": {Width: 360, Height: 740, Dark: true}} {
+	address := fmt.Sprintf("%s/#sel=ExecScan&basefrom=%d&baseto=%d&from=%d", hs.URL, shop(0).Start.UnixMilli(),
+		shop(10).Start.UnixMilli(), shop(10).Start.UnixMilli())
+	for name, v := range map[string]browser.View{"wide": {}, "wide-dark": {Dark: true},
+		"narrow": {Width: 360, Height: 740}, "narrow-dark": {Width: 360, Height: 740, Dark: true}} {
 		tab := b.Open(t, address, v)
 		tab.Wait(t, `document.body.dataset.ready && document.querySelectorAll("g.frame").length > 10`)
 		tab.Wait(t, `document.querySelector(".why li")`)
@@ -207,7 +219,8 @@ func TestBaselinePage(t *testing.T) {
 		if !strings.Contains(panel, "more") || !strings.Contains(panel, "±") {
 			t.Errorf("%s: the panel says %q", name, panel)
 		}
-		if tab.Eval(t, `document.querySelector(".methods tbody tr").textContent`, &row); !strings.Contains(row, "ExecScan") {
+		if tab.Eval(t, `document.querySelector(".methods tbody tr").textContent`, &row); !strings.Contains(row,
+			"ExecScan") {
 			t.Errorf("%s: the largest change is %q", name, row)
 		}
 		if dir := os.Getenv("VMPROF_PICTURES"); dir != "" {
@@ -222,7 +235,8 @@ func TestBaselinePage(t *testing.T) {
 // The panel of a method has what it allocates, the locks that it waits for, and the targets of its
 // virtual calls.
 func TestPanel(t *testing.T) {
-	s, hs := start(t, &fake{stats: profile.Stats{Ready: true, Calls: new(profile.CallStats), Events: &profile.EventStats{Kinds: []profile.EventKind{profile.Allocations, profile.Locks}}}})
+	s, hs := start(t, &fake{stats: profile.Stats{Ready: true, Calls: new(profile.CallStats),
+		Events: &profile.EventStats{Kinds: []profile.EventKind{profile.Allocations, profile.Locks}}}})
 	get(t, hs.URL+"/api/v1/flame")
 	for n := range uint64(3) {
 		w := busyShop(n)
@@ -230,7 +244,8 @@ func TestPanel(t *testing.T) {
 			return symbol.Intern(symbol.Frame{Function: name, SystemName: name, Kind: symbol.KindJIT})
 		}
 		for callee, calls := range map[string]float64{"com.acme.Flat.price": 600, "com.acme.Tiered.price": 200} {
-			w.Processes[0].Calls[0].Graph.Add(profile.Edge{Caller: frame("com.acme.shop.Cart.total"), Callee: frame(callee), Site: profile.Site{Line: 44, Offset: 12}}, calls)
+			w.Processes[0].Calls[0].Graph.Add(profile.Edge{Caller: frame("com.acme.shop.Cart.total"),
+				Callee: frame(callee), Site: profile.Site{Line: 44, Offset: 12}}, calls)
 		}
 		s.Observe(w)
 	}
@@ -240,7 +255,8 @@ func TestPanel(t *testing.T) {
 		tab.Wait(t, `["Allocated classes", "Awaited locks"].every((title) => [...document.querySelectorAll(".side h3")].some((h) => h.textContent.startsWith(title)))`)
 		var text string
 		tab.Eval(t, `document.querySelector(".side").textContent`, &text)
-		for _, want := range []string{"Targets of virtual calls", "Line 44: 80 calls/s", "75.0 %com.acme.Flat.price", "25.0 %com.acme.Tiered.price", "10 MB/sbyte[]", "0.25 threadsblock java.util.Hashtable"} {
+		for _, want := range []string{"Targets of virtual calls", "Line 44: 80 calls/s", "75.0 %com.acme.Flat.price",
+			"25.0 %com.acme.Tiered.price", "10 MB/sbyte[]", "0.25 threadsblock java.util.Hashtable"} {
 			if !strings.Contains(text, want) {
 				t.Errorf("%s: the panel lacks %q: %q", name, want, text)
 			}
@@ -269,7 +285,8 @@ func TestPageOfPast(t *testing.T) {
 	s, hs := start(t, new(fake))
 	var none, day timelineJSON
 	s.Observe(shop(99))
-	if askJSON(t, hs.URL+"/api/v1/timeline?from=1&to=4102444800000", &none); len(none.Start) != 1 || none.Start[0] != shop(99).Start.UnixMilli() || none.Seconds[0] != 10 || none.History {
+	if askJSON(t, hs.URL+"/api/v1/timeline?from=1&to=4102444800000", &none); len(none.Start) != 1 ||
+		none.Start[0] != shop(99).Start.UnixMilli() || none.Seconds[0] != 10 || none.History {
 		t.Errorf("without a history: %+v", none)
 	}
 	h := &sliced{remembered: remembered{window: shop(0)}}
@@ -278,14 +295,17 @@ func TestPageOfPast(t *testing.T) {
 		at := begin.Add(time.Duration(i) * time.Minute)
 		sum := history.Sum{Service: "shop"}
 		sum.CPU[profile.GuestCode], sum.CPU[profile.KernelCode] = 2*time.Second, time.Second
-		h.slices = append(h.slices, history.Slice{Start: at, End: at.Add(time.Minute), Covered: time.Minute, Services: []history.Sum{sum}})
+		h.slices = append(h.slices, history.Slice{Start: at, End: at.Add(time.Minute), Covered: time.Minute,
+			Services: []history.Sum{sum}})
 	}
 	s.Keep(h)
 	s.Observe(shop(100))
 	var past, now flameAnswer
 	from, to := begin.Add(time.Minute), begin.Add(2*time.Minute)
-	askJSON(t, fmt.Sprintf("%s/api/v1/flame?service=shop.service&from=%d&to=%d", hs.URL, from.UnixMilli(), to.UnixMilli()), &past)
-	if w := h.want; !w.From.Equal(from) || !w.To.Equal(to) || w.Service != "shop.service" || w.Content != sink.Time || past.total() <= 0 {
+	askJSON(t, fmt.Sprintf("%s/api/v1/flame?service=shop.service&from=%d&to=%d", hs.URL, from.UnixMilli(),
+		to.UnixMilli()), &past)
+	if w := h.want; !w.From.Equal(from) || !w.To.Equal(to) || w.Service != "shop.service" || w.Content != sink.Time ||
+		past.total() <= 0 {
 		t.Errorf("asked the history for %+v, answered %v", w, past.total())
 	}
 	h.want = history.Selection{}
@@ -295,14 +315,17 @@ func TestPageOfPast(t *testing.T) {
 	}
 	h.gaps = []history.Gap{{From: begin, To: begin.Add(time.Minute), Why: "damaged"}, {Why: "unreadable"}}
 	askJSON(t, hs.URL+"/api/v1/timeline", &day)
-	if n := len(day.Marks); n != 2 || day.Marks[0].Kind != markGap || !strings.HasPrefix(day.Marks[0].Text, profile.MissingPart+"damaged from ") || day.Marks[1].From != begin.UnixMilli() {
+	if n := len(day.Marks); n != 2 || day.Marks[0].Kind != markGap ||
+		!strings.HasPrefix(day.Marks[0].Text, profile.MissingPart+"damaged from ") ||
+		day.Marks[1].From != begin.UnixMilli() {
 		t.Errorf("marks %+v", day.Marks)
 	}
 	sum := 0.0
 	for _, v := range day.Values[profile.GuestCode] {
 		sum += v
 	}
-	if len(day.Start) < 200 || len(day.Start) > maxBars || sum != 2000e9 || len(day.Classes) != int(profile.CodeKinds) || day.Values[profile.Compiling][0] != 0 {
+	if len(day.Start) < 200 || len(day.Start) > maxBars || sum != 2000e9 ||
+		len(day.Classes) != int(profile.CodeKinds) || day.Values[profile.Compiling][0] != 0 {
 		t.Errorf("%d bars of %v, sum %v", len(day.Start), day.Classes, sum)
 	}
 	h.err = history.ErrNone

@@ -93,7 +93,8 @@ func TestBadCertificate(t *testing.T) {
 	}
 	for i, tt := range []struct{ name, file, bad, mended, says string }{
 		{"rubbish for a certificate", "cert.pem", "rubbish", string(certificate), "failed to find any PEM data"},
-		{"half a certificate", "cert.pem", string(certificate[:len(certificate)/2]), string(certificate), "failed to find any PEM data"},
+		{"half a certificate", "cert.pem", string(certificate[:len(certificate)/2]), string(certificate),
+			"failed to find any PEM data"},
 		{"rubbish for a configuration", "web.yml", "{", good, "yaml"},
 		{"a configuration without TLS", "web.yml", "", good, "TLS config is not present"},
 	} {

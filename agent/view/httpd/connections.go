@@ -281,7 +281,8 @@ func connected(next http.Handler) http.Handler {
 			w.Header().Set("Connection", "close")
 			if !askedAlways[r.URL.Path] {
 				w.Header().Set("Retry-After", "1")
-				http.Error(w, "too many requests are being answered already: try again in 1 s", http.StatusServiceUnavailable)
+				http.Error(w, "too many requests are being answered already: try again in 1 s",
+					http.StatusServiceUnavailable)
 				return
 			}
 		}

@@ -60,9 +60,11 @@ func TestRoomForConnections(t *testing.T) {
 		}
 	}
 	answered := http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})
-	for path, want := range map[string]int{"/healthz": http.StatusOK, "/metrics": http.StatusOK, "/": http.StatusServiceUnavailable} {
+	for path, want := range map[string]int{"/healthz": http.StatusOK, "/metrics": http.StatusOK,
+		"/": http.StatusServiceUnavailable} {
 		w := httptest.NewRecorder()
-		connected(answered).ServeHTTP(w, httptest.NewRequestWithContext(withConnection(t.Context(), all.anySpare()), http.MethodGet, path, nil))
+		connected(answered).ServeHTTP(w, httptest.NewRequestWithContext(withConnection(t.Context(), all.anySpare()),
+			http.MethodGet, path, nil))
 		if w.Code != want {
 			t.Errorf("%s: status %d, want %d", path, w.Code, want)
 		}
@@ -163,7 +165,8 @@ func TestReconnectingClients(t *testing.T) {
 
 func TestAsksForHealth(t *testing.T) {
 	for request, want := range map[string]bool{
-		"GET /healthz HTTP/1.1\r\n\r\n": true, "GET /metrics?a=b HTTP/1.1": true, "HEAD /-/ready": true, "GET / HTTP/1.1\r\nX: /healthz": false, "GET": false, "": false,
+		"GET /healthz HTTP/1.1\r\n\r\n": true, "GET /metrics?a=b HTTP/1.1": true, "HEAD /-/ready": true,
+		"GET / HTTP/1.1\r\nX: /healthz": false, "GET": false, "": false,
 	} {
 		if got := asksForHealth([]byte(request)); got != want {
 			t.Errorf("%q: %t", request, got)

@@ -52,7 +52,8 @@ func (a *api) course(r *http.Request, s selection) (any, error) {
 	if _, ofEvents := s.kind.content.Events(); ofEvents {
 		return nil, badRequest{errors.New("only samples of CPU time have times to 20 ms")}
 	}
-	out := courseJSON{Format: apiFormat, Start: s.from.UnixMilli(), Step: profile.CourseStep.Milliseconds(), Counts: []int{}}
+	out := courseJSON{Format: apiFormat, Start: s.from.UnixMilli(), Step: profile.CourseStep.Milliseconds(),
+		Counts: []int{}}
 	steps := int((s.to.Sub(s.from) + profile.CourseStep - 1) / profile.CourseStep)
 	known := false
 	counts := make([]int, steps)
@@ -73,7 +74,8 @@ func (a *api) course(r *http.Request, s selection) (any, error) {
 		}
 		add := func(list []uint16) {
 			for n, v := range list {
-				if t := c.start.Add(time.Duration(n) * profile.CourseStep); v > 0 && !t.Before(s.from) && t.Before(s.to) {
+				if t := c.start.Add(time.Duration(n) * profile.CourseStep); v > 0 && !t.Before(s.from) &&
+					t.Before(s.to) {
 					counts[at(t)] = max(counts[at(t)], 0) + int(v)
 				}
 			}
@@ -82,7 +84,8 @@ func (a *api) course(r *http.Request, s selection) (any, error) {
 			add(c.all)
 		}
 		for _, p := range c.of {
-			if s.service != "" && p.service == s.service && (s.pid == 0 || s.pid == p.pid) || s.service == "" && s.pid != 0 && s.pid == p.pid {
+			if s.service != "" && p.service == s.service && (s.pid == 0 || s.pid == p.pid) || s.service == "" &&
+				s.pid != 0 && s.pid == p.pid {
 				add(p.counts)
 			}
 		}

@@ -28,7 +28,8 @@ func busyShop(n uint64) *profile.Profile {
 	for kind := range profile.EventKinds {
 		e := &profile.Events{Kind: kind, Tree: new(cct.Tree[symbol.Symbol])}
 		row := func(stack []symbol.Symbol, labels profile.EventLabels, values ...float64) {
-			r := profile.EventRow{Context: e.Tree.Add(stack, 5), TID: 1010 + len(e.Rows), Thread: "http", EventLabels: labels, Events: 5}
+			r := profile.EventRow{Context: e.Tree.Add(stack, 5), TID: 1010 + len(e.Rows), Thread: "http",
+				EventLabels: labels, Events: 5}
 			copy(r.Values[:], values)
 			e.Rows = append(e.Rows, r)
 		}
@@ -80,7 +81,8 @@ func TestPullEvents(t *testing.T) {
 			_, hs := start(t, f)
 			resp, body := get(t, fmt.Sprintf("%s/profiles/%v?seconds=1", hs.URL, kind))
 			flag := fmt.Sprintf("serve -e %v,%v", min(kind, other), max(kind, other))
-			if resp.StatusCode != 404 || !strings.Contains(body, flag) || resp.Header.Get("X-Go-Pprof") != "1" || strings.Contains(body, "--probe") != (kind == profile.Values) {
+			if resp.StatusCode != 404 || !strings.Contains(body, flag) || resp.Header.Get("X-Go-Pprof") != "1" ||
+				strings.Contains(body, "--probe") != (kind == profile.Values) {
 				t.Errorf("where it is not recorded: %d %q, want 404 and %q", resp.StatusCode, body, flag)
 			}
 			if n := len(f.called()); n != 0 {
@@ -89,7 +91,8 @@ func TestPullEvents(t *testing.T) {
 
 			_, hs = start(t, recording(kind))
 			resp, body = get(t, fmt.Sprintf("%s/profiles/%v?seconds=1&pid=1000", hs.URL, kind))
-			if got, want := resp.Header.Get("Content-Disposition"), fmt.Sprintf(`attachment; filename="%v.pb.gz"`, kind); got != want {
+			if got, want := resp.Header.Get("Content-Disposition"), fmt.Sprintf(`attachment; filename="%v.pb.gz"`,
+				kind); got != want {
 				t.Errorf("Content-Disposition %q, want %q", got, want)
 			}
 			p, err := pprof.ParseData([]byte(body))
@@ -122,11 +125,13 @@ func TestMergeEvents(t *testing.T) {
 		value int
 		want  map[string]int64 // the value of both windows, by the two innermost frames
 	}{
-		{profile.Allocations, 1, map[string]int64{"byte[] < com.acme.shop.Cart.total": 200e6, "hostile < com.acme.shop.Cart.add": 10e6}},
+		{profile.Allocations, 1, map[string]int64{"byte[] < com.acme.shop.Cart.total": 200e6,
+			"hostile < com.acme.shop.Cart.add": 10e6}},
 		{profile.Locks, 2, map[string]int64{"block java.util.Hashtable < com.acme.shop.Cart.total": 5e9}},
 		{profile.Values, 1, map[string]int64{"usdt:a:b=arg1 16-31 < com.acme.shop.Cart.total": -800}},
 		{profile.Pauses, 1, map[string]int64{"G1CollectForAllocation < [unknown]": 2e9}},
-		{profile.Faults, 0, map[string]int64{"com.acme.shop.Cart < com.acme.shop.Cart.total": 60, "[unknown] < com.acme.shop.Cart.add": 24}},
+		{profile.Faults, 0, map[string]int64{"com.acme.shop.Cart < com.acme.shop.Cart.total": 60,
+			"[unknown] < com.acme.shop.Cart.add": 24}},
 		{profile.Cycles, 1, map[string]int64{"com.acme.shop.Cart.total < com.acme.shop.Server.handle": 4e9}},
 	} {
 		t.Run(tt.kind.String(), func(t *testing.T) {
@@ -147,14 +152,16 @@ func TestMergeEvents(t *testing.T) {
 					names[0] = "hostile"
 				}
 				got[strings.Join(names, " < ")] += s.Value[tt.value]
-				if want := []string{"java [1000]"}; !slices.Equal(s.Label[processLabel], want) || len(s.Label) != 1 || len(s.NumLabel) != 0 {
+				if want := []string{"java [1000]"}; !slices.Equal(s.Label[processLabel], want) || len(s.Label) != 1 ||
+					len(s.NumLabel) != 0 {
 					t.Errorf("labels %v, %v", s.Label, s.NumLabel)
 				}
 			}
 			if fmt.Sprint(got) != fmt.Sprint(tt.want) {
 				t.Errorf("%v, want %v", got, tt.want)
 			}
-			if a := sinktest.Metadata(t, p).Events; a == nil || !a.Mixed || a.Counts.Folded != 194 || a.Counts.Hits != 1800 {
+			if a := sinktest.Metadata(t, p).Events; a == nil || !a.Mixed || a.Counts.Folded != 194 ||
+				a.Counts.Hits != 1800 {
 				t.Errorf("the account is %+v, want 194 events of all kinds and 1800 hits", a)
 			}
 			aside := slices.ContainsFunc(p.Comments, func(c string) bool { return strings.Contains(c, "are left out") })
@@ -198,9 +205,13 @@ func TestPagesOfEvents(t *testing.T) {
 		index, graph []string // what they have
 	}{
 		{[]profile.EventKind{profile.Allocations, profile.Locks},
-			[]string{"allocated bytes of the last minute", "10.5 MB/s", "profiles/alloc?seconds=10", "profiles/lock?seconds=10", "/profiles/alloc?seconds=10'"}, []string{"alloc_space", "byte[]", "java [1000]"}},
-		{[]profile.EventKind{profile.Locks}, []string{"25.0 %", "Waits for work are not included"}, []string{"delay", "block java.util.Hashtable"}},
-		{[]profile.EventKind{profile.Pauses, profile.Cycles}, []string{"10.0 %", "profiles/cpi?seconds=10"}, []string{"G1CollectForAllocation"}},
+			[]string{"allocated bytes of the last minute", "10.5 MB/s", "profiles/alloc?seconds=10",
+				"profiles/lock?seconds=10", "/profiles/alloc?seconds=10'"},
+			[]string{"alloc_space", "byte[]", "java [1000]"}},
+		{[]profile.EventKind{profile.Locks}, []string{"25.0 %", "Waits for work are not included"},
+			[]string{"delay", "block java.util.Hashtable"}},
+		{[]profile.EventKind{profile.Pauses, profile.Cycles}, []string{"10.0 %", "profiles/cpi?seconds=10"},
+			[]string{"G1CollectForAllocation"}},
 		{[]profile.EventKind{profile.Faults}, []string{"4.2 /s"}, []string{"com.acme.shop.Cart"}},
 		{[]profile.EventKind{profile.Cycles}, []string{"400 M/s"}, []string{"com.acme.shop.Cart.total"}},
 		{[]profile.EventKind{profile.Values}, []string{"2 /s"}, []string{"usdt:a:b=arg1"}},
@@ -226,7 +237,8 @@ func TestPagesOfEvents(t *testing.T) {
 			if strings.Contains(index, "profiles/cpu") || strings.Contains(index, "profiles/calls") {
 				t.Errorf("the front page has what is not recorded:\n%s", index)
 			}
-			if resp, body := get(t, hs.URL+"/ui/source"); resp.StatusCode != 404 || !strings.Contains(body, "/profiles/"+tt.kinds[0].String()+"?") {
+			if resp, body := get(t, hs.URL+"/ui/source"); resp.StatusCode != 404 ||
+				!strings.Contains(body, "/profiles/"+tt.kinds[0].String()+"?") {
 				t.Errorf("what is not served: %d\n%s", resp.StatusCode, body)
 			}
 		})
@@ -237,16 +249,19 @@ func TestPagesOfEvents(t *testing.T) {
 func TestPagesOfCallsAlone(t *testing.T) {
 	s, hs := start(t, &fake{noTime: true, stats: profile.Stats{Calls: new(profile.CallStats)}})
 	s.Observe(shop(0))
-	if resp, body := get(t, hs.URL+"/ui/flamegraph"); resp.StatusCode != 404 || !strings.Contains(body, "/profiles/calls?") {
+	if resp, body := get(t, hs.URL+"/ui/flamegraph"); resp.StatusCode != 404 ||
+		!strings.Contains(body, "/profiles/calls?") {
 		t.Errorf("%d\n%s", resp.StatusCode, body)
 	}
-	if _, body := get(t, hs.URL+"/plain"); strings.Contains(body, "ui/flamegraph") || !strings.Contains(body, "profiles/calls?") {
+	if _, body := get(t, hs.URL+"/plain"); strings.Contains(body, "ui/flamegraph") ||
+		!strings.Contains(body, "profiles/calls?") {
 		t.Errorf("the front page leads there:\n%s", body)
 	}
 }
 
 func TestScaled(t *testing.T) {
-	for n, want := range map[float64]string{0: "0 ", 0.25: "0.2 ", 12: "12 ", 99.94: "99.9 ", 999: "999 ", 999.6: "1.0 k", 1234567: "1.2 M", 5e18: "5000000 T"} {
+	for n, want := range map[float64]string{0: "0 ", 0.25: "0.2 ", 12: "12 ", 99.94: "99.9 ", 999: "999 ",
+		999.6: "1.0 k", 1234567: "1.2 M", 5e18: "5000000 T"} {
 		if got := scaled(n); got != want {
 			t.Errorf("scaled(%v) = %q, want %q", n, got, want)
 		}

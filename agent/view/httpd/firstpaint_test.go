@@ -17,7 +17,8 @@ import (
 // The flame graph is drawn as soon as it is there: before it the page asks for the kinds and for
 // nothing else, and says that it loads. Services and the timeline come later.
 func TestFlameGraphFirst(t *testing.T) {
-	s, hs := start(t, &fake{stats: profile.Stats{Calls: new(profile.CallStats), Events: &profile.EventStats{Kinds: []profile.EventKind{profile.Allocations, profile.Locks}}}})
+	s, hs := start(t, &fake{stats: profile.Stats{Calls: new(profile.CallStats),
+		Events: &profile.EventStats{Kinds: []profile.EventKind{profile.Allocations, profile.Locks}}}})
 	get(t, hs.URL+"/api/v1/flame")
 	for n := range uint64(30) {
 		w := shop(n)

@@ -108,15 +108,20 @@ func shop(n uint64) *profile.Profile {
 	}
 	native := func(name, lib string) symbol.Symbol {
 		return symbol.Intern(symbol.Frame{Function: name, SystemName: name, Kind: symbol.KindNative,
-			Mapping: unique.Make(symbol.Mapping{File: lib, BuildID: "abcdef0123", Start: 0x7e0000000000, Limit: 0x7e0000100000}), Address: 0x7e0000000000 + uint64(len(name))})
+			Mapping: unique.Make(symbol.Mapping{File: lib, BuildID: "abcdef0123", Start: 0x7e0000000000,
+				Limit: 0x7e0000100000}), Address: 0x7e0000000000 + uint64(len(name))})
 	}
 	kernel := func(name string) symbol.Symbol {
-		return symbol.Intern(symbol.Frame{Function: name, SystemName: name, Kind: symbol.KindKernel, Mapping: unique.Make(symbol.Mapping{File: "[kernel]"})})
+		return symbol.Intern(symbol.Frame{Function: name, SystemName: name, Kind: symbol.KindKernel,
+			Mapping: unique.Make(symbol.Mapping{File: "[kernel]"})})
 	}
 	type stack = []symbol.Symbol
 	var (
-		libjvm  = "/usr/lib/jvm/java-17-openjdk-amd64/lib/server/libjvm.so"
-		base    = stack{java("com.acme.shop.Server.handle", "Server.java", 88, false), java("java.util.concurrent.ThreadPoolExecutor.runWorker", "ThreadPoolExecutor.java", 1136, false), java("java.lang.Thread.run", "Thread.java", 840, false), native("thread_native_entry(Thread*)", libjvm), native("start_thread", "/lib/x86_64-linux-gnu/libc.so.6")}
+		libjvm = "/usr/lib/jvm/java-17-openjdk-amd64/lib/server/libjvm.so"
+		base   = stack{java("com.acme.shop.Server.handle", "Server.java", 88, false),
+			java("java.util.concurrent.ThreadPoolExecutor.runWorker", "ThreadPoolExecutor.java", 1136, false),
+			java("java.lang.Thread.run", "Thread.java", 840, false), native("thread_native_entry(Thread*)", libjvm),
+			native("start_thread", "/lib/x86_64-linux-gnu/libc.so.6")}
 		over    = func(s stack, frames ...symbol.Symbol) stack { return append(append(stack{}, frames...), s...) }
 		cart    = over(base, java("com.acme.shop.Cart.total", "Cart.java", 42, false))
 		search  = over(base, java("com.acme.shop.Catalog.search", "Catalog.java", 120, false))
@@ -129,14 +134,20 @@ func shop(n uint64) *profile.Profile {
 			stack  stack
 			weight uint64
 		}{
-			{over(cart, java("java.util.HashMap.getNode", "HashMap.java", 572, true), java("java.util.HashMap.get", "HashMap.java", 557, true)), 90},
+			{over(cart, java("java.util.HashMap.getNode", "HashMap.java", 572, true),
+				java("java.util.HashMap.get", "HashMap.java", 557, true)), 90},
 			{over(cart, java("java.math.BigDecimal.add", "BigDecimal.java", 1307, false)), 55},
-			{over(cart, java("java.math.BigInteger.add", "BigInteger.java", 1400, true), java("java.math.BigDecimal.add", "BigDecimal.java", 1310, false)), 25},
+			{over(cart, java("java.math.BigInteger.add", "BigInteger.java", 1400, true),
+				java("java.math.BigDecimal.add", "BigDecimal.java", 1310, false)), 25},
 			{cart, 18},
 			{over(search, java("java.lang.String.indexOf", "String.java", 1700, false)), 60},
-			{over(search, java("java.util.regex.Pattern$BmpCharProperty.match", "Pattern.java", 3974, false), java("java.util.regex.Matcher.find", "Matcher.java", 700, false)), 44},
-			{over(search, java("com.acme.shop.Catalog.lambda$search$0", "Catalog.java", 125, true), java("java.util.stream.ReferencePipeline$3$1.accept", "ReferencePipeline.java", 197, false)), 30},
-			{over(base, kernel("tcp_sendmsg"), kernel("do_syscall_64"), native("__send", "/lib/x86_64-linux-gnu/libc.so.6"), java("sun.nio.ch.SocketChannelImpl.write", "SocketChannelImpl.java", 520, false)), 22},
+			{over(search, java("java.util.regex.Pattern$BmpCharProperty.match", "Pattern.java", 3974, false),
+				java("java.util.regex.Matcher.find", "Matcher.java", 700, false)), 44},
+			{over(search, java("com.acme.shop.Catalog.lambda$search$0", "Catalog.java", 125, true),
+				java("java.util.stream.ReferencePipeline$3$1.accept", "ReferencePipeline.java", 197, false)), 30},
+			{over(base, kernel("tcp_sendmsg"), kernel("do_syscall_64"),
+				native("__send", "/lib/x86_64-linux-gnu/libc.so.6"),
+				java("sun.nio.ch.SocketChannelImpl.write", "SocketChannelImpl.java", 520, false)), 22},
 		} {
 			tree.Add(s.stack, s.weight+r.Uint64N(10))
 		}
@@ -149,15 +160,21 @@ func shop(n uint64) *profile.Profile {
 	}
 	called := new(profile.Graph)
 	called.Add(profile.Edge{Caller: base[0], Callee: base[1], Site: profile.Site{Line: 90, Offset: 7}}, 12)
-	gc := &profile.Thread{TID: 1002, Name: "G1 Conc#0", Tree: one(70, native("G1CMTask::do_marking_step(double, bool, bool)", libjvm), native("WorkerThread::run()", libjvm), native("thread_native_entry(Thread*)", libjvm), native("start_thread", "/lib/x86_64-linux-gnu/libc.so.6"))}
+	gc := &profile.Thread{TID: 1002, Name: "G1 Conc#0", Tree: one(70,
+		native("G1CMTask::do_marking_step(double, bool, bool)", libjvm), native("WorkerThread::run()", libjvm),
+		native("thread_native_entry(Thread*)", libjvm), native("start_thread", "/lib/x86_64-linux-gnu/libc.so.6"))}
 	return &profile.Profile{
 		Start:    time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC).Add(time.Duration(n) * 10 * time.Second),
 		Duration: 10 * time.Second, Period: time.Second / 99, Event: "cpu-clock",
 		Processes: []*profile.Process{
-			{PID: 1000, Comm: "java", Runtime: "hotspot", VM: "OpenJDK 64-Bit Server VM 17.0.15+6", Service: "shop.service",
-				Executable: symbol.Mapping{File: "/usr/lib/jvm/java-17-openjdk-amd64/bin/java"}, Threads: append(workers[:], gc), Calls: []*profile.Calls{{Engine: "page", Graph: called}}},
+			{PID: 1000, Comm: "java", Runtime: "hotspot", VM: "OpenJDK 64-Bit Server VM 17.0.15+6",
+				Service:    "shop.service",
+				Executable: symbol.Mapping{File: "/usr/lib/jvm/java-17-openjdk-amd64/bin/java"},
+				Threads:    append(workers[:], gc), Calls: []*profile.Calls{{Engine: "page", Graph: called}}},
 			{PID: 2000, Comm: "postgres", Service: "postgresql.service", Threads: []*profile.Thread{
-				{TID: 2000, Name: "postgres", Tree: one(130, native("ExecScan", "/usr/lib/postgresql/15/bin/postgres"), native("PostgresMain", "/usr/lib/postgresql/15/bin/postgres"), native("main", "/usr/lib/postgresql/15/bin/postgres"))}}},
+				{TID: 2000, Name: "postgres", Tree: one(130, native("ExecScan", "/usr/lib/postgresql/15/bin/postgres"),
+					native("PostgresMain", "/usr/lib/postgresql/15/bin/postgres"),
+					native("main", "/usr/lib/postgresql/15/bin/postgres"))}}},
 			{PID: 3000, Comm: hostile, Service: hostile, Threads: []*profile.Thread{
 				{TID: 3000, Name: hostile, Tree: one(40, native(hostile, hostile))}}},
 		},

@@ -54,7 +54,8 @@ func caught(logger *slog.Logger, count func(), next http.Handler) http.Handler {
 				panic(v)
 			case v != nil:
 				count()
-				logger.Error("Request failed: the agent panicked", "path", r.URL.Path, "panic", v, "stack", string(debug.Stack()))
+				logger.Error("Request failed: the agent panicked", "path", r.URL.Path, "panic", v, "stack",
+					string(debug.Stack()))
 				http.Error(w, "the agent failed at this; its log says where", http.StatusInternalServerError)
 			}
 		}()
@@ -72,7 +73,8 @@ func localHost(addr net.Addr, next http.Handler) http.Handler {
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !isLocalName(r.Host) {
-			http.Error(w, "this agent listens on the loopback interface only: use localhost or 127.0.0.1 in the URL", http.StatusMisdirectedRequest)
+			http.Error(w, "this agent listens on the loopback interface only: use localhost or 127.0.0.1 in the URL",
+				http.StatusMisdirectedRequest)
 			return
 		}
 		next.ServeHTTP(w, r)

@@ -46,9 +46,12 @@ func TestCaught(t *testing.T) {
 	var log bytes.Buffer
 	rec := httptest.NewRecorder()
 	failed := 0
-	h := caught(slog.New(slog.NewTextHandler(&log, nil)), func() { failed++ }, http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic("betainc") }))
+	h := caught(slog.New(slog.NewTextHandler(&log, nil)), func() { failed++ },
+		http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic("betainc") }))
 	h.ServeHTTP(rec, httptest.NewRequest("GET", "/api/v1/services", nil))
-	if text := log.String(); rec.Code != 500 || failed != 1 || !strings.Contains(text, "level=ERROR") || !strings.Contains(text, "betainc") || !strings.Contains(text, "/api/v1/services") || !strings.Contains(text, "TestCaught") {
+	if text := log.String(); rec.Code != 500 || failed != 1 || !strings.Contains(text, "level=ERROR") ||
+		!strings.Contains(text, "betainc") || !strings.Contains(text, "/api/v1/services") ||
+		!strings.Contains(text, "TestCaught") {
 		t.Errorf("%d, %s", rec.Code, text)
 	}
 }

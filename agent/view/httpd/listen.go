@@ -65,8 +65,9 @@ func Listen(address, webConfig string, allowInsecure bool, access socketfile.Acc
 		}
 		protected = tls || users
 	}
-	ln := &Listener{webConfig: webConfig, protected: protected, connections: newConnections(tls), passwords: newPasswords(webConfig),
-		accepted: make(chan accepted), closed: make(chan struct{})}
+	ln := &Listener{webConfig: webConfig, protected: protected, connections: newConnections(tls),
+		passwords: newPasswords(webConfig),
+		accepted:  make(chan accepted), closed: make(chan struct{})}
 	if tls {
 		ln.certificates = &certificates{webConfig: webConfig}
 	}
@@ -89,9 +90,11 @@ func Listen(address, webConfig string, allowInsecure bool, access socketfile.Acc
 	if !isLoopback(addr) && !protected && !allowInsecure {
 		given := "give a --web.config.file with TLS or users"
 		if webConfig != "" {
-			given = fmt.Sprintf("--web.config.file=%s has neither: add tls_server_config or basic_auth_users", webConfig)
+			given = fmt.Sprintf("--web.config.file=%s has neither: add tls_server_config or basic_auth_users",
+				webConfig)
 		}
-		return nil, fmt.Errorf("refuse --web.listen-address=%s: anybody who can reach it could read the profiles of every process on this machine; "+
+		return nil, fmt.Errorf("refuse --web.listen-address=%s: anybody who can reach it could read the profiles of "+
+			"every process on this machine; "+
 			"%s, or pass --web.allow-insecure if the network is trusted", address, given)
 	}
 	if ln.Listener, err = net.ListenTCP("tcp", addr); err != nil {
@@ -210,12 +213,14 @@ func (l *Listener) protect(next http.Handler) http.Handler {
 		info, err := os.Stat(l.webConfig)
 		if err == nil && info.ModTime().After(began) && time.Since(info.ModTime()).Abs() < settled {
 			w.Header().Set("Retry-After", "1")
-			http.Error(w, "the agent's --web.config.file has just changed: try again in a second", http.StatusServiceUnavailable)
+			http.Error(w, "the agent's --web.config.file has just changed: try again in a second",
+				http.StatusServiceUnavailable)
 			return
 		}
 		// TLS protects only those connections that have it.
 		if tls, users, err := readProtection(l.webConfig); err != nil || !users && (!tls || r.TLS == nil) {
-			http.Error(w, "the agent's --web.config.file no longer configures TLS or users: add tls_server_config or basic_auth_users to it, "+
+			http.Error(w, "the agent's --web.config.file no longer configures TLS or users: add tls_server_config or "+
+				"basic_auth_users to it, "+
 				"or restart the agent without the file", http.StatusServiceUnavailable)
 			return
 		}

@@ -22,7 +22,8 @@ func TestListen(t *testing.T) {
 		}
 		return file
 	}
-	passwords := write("good.yml", "basic_auth_users:\n  me: $2a$04$vK3qQ/u6m0M1eEcQIoh5rOMMvQSrL4KdXSJ85cP8eWcGklKPGVeWC\n")
+	passwords := write("good.yml", "basic_auth_users:\n  me: "+
+		"$2a$04$vK3qQ/u6m0M1eEcQIoh5rOMMvQSrL4KdXSJ85cP8eWcGklKPGVeWC\n")
 	empty := write("empty.yml", "")
 	writeCertificate(t, dir)
 	for _, tt := range []struct {
@@ -116,7 +117,8 @@ func TestLostProtection(t *testing.T) {
 			}
 			ask := func(password string) (status int) {
 				// A connection of its own each time: some need a handshake.
-				client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots}, DisableKeepAlives: true}}
+				client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots},
+					DisableKeepAlives: true}}
 				req, err := http.NewRequest("GET", url, nil)
 				if err != nil {
 					t.Fatal(err)

@@ -65,7 +65,8 @@ func (m *marks) observe(p *profile.Profile) {
 	for _, proc := range p.Processes {
 		service := stored.Printable(proc.Service)
 		if proc.Runtime != "" && m.starts(service, proc.PID) && !first {
-			m.list = append(m.list, mark{markStart, p.Start, end, service, fmt.Sprintf("%s started again (pid %d)", service, proc.PID)})
+			m.list = append(m.list, mark{markStart, p.Start, end, service,
+				fmt.Sprintf("%s started again (pid %d)", service, proc.PID)})
 		}
 		if text := collectionsOf(proc); text != "" {
 			m.collections = append(m.collections, mark{markGC, p.Start, end, service, service + ": " + text})
@@ -75,11 +76,13 @@ func (m *marks) observe(p *profile.Profile) {
 		what            string
 		lost, attempted uint64
 	}{
-		{"samples", p.Counts.DroppedTotal() + p.Counts.Discarded[profile.Malformed] + p.Counts.Discarded[profile.Failed], p.Counts.Attempted},
+		{"samples", p.Counts.DroppedTotal() + p.Counts.Discarded[profile.Malformed] +
+			p.Counts.Discarded[profile.Failed], p.Counts.Attempted},
 		{"events", p.EventCounts.Lost(), p.EventCounts.Attempted},
 	} {
 		if part := float64(loss.lost) / float64(max(loss.attempted, 1)); part >= leastLoss {
-			m.list = append(m.list, mark{markLost, p.Start, end, "", fmt.Sprintf("%.2g %% of the %s were lost", 100*min(part, 1), loss.what)})
+			m.list = append(m.list, mark{markLost, p.Start, end, "",
+				fmt.Sprintf("%.2g %% of the %s were lost", 100*min(part, 1), loss.what)})
 		}
 	}
 	m.list = slices.Clone(m.list[max(0, len(m.list)-maxMarks):])
@@ -119,7 +122,8 @@ func collectionsOf(proc *profile.Process) string {
 	if pauses == 0 {
 		return ""
 	}
-	return fmt.Sprintf("%.0f GC pauses, %v (%s)", pauses, time.Duration(stopped).Round(10*time.Microsecond), strings.Join(collectors, ", "))
+	return fmt.Sprintf("%.0f GC pauses, %v (%s)", pauses, time.Duration(stopped).Round(10*time.Microsecond),
+		strings.Join(collectors, ", "))
 }
 
 // gaps are the times between slices in which nothing was recorded, and those between from and to
@@ -128,7 +132,8 @@ func gaps(list []history.Slice, unread []history.Gap, from, to time.Time) (found
 	add := func(begin, end time.Time, missing time.Duration) {
 		known := slices.ContainsFunc(unread, func(g history.Gap) bool { return g.From.Equal(begin) && g.To.Equal(end) })
 		if missing >= leastGap && !known {
-			found = append(found, mark{markGap, begin, end, "", fmt.Sprintf("%v were not recorded", missing.Round(time.Second))})
+			found = append(found, mark{markGap, begin, end, "", fmt.Sprintf("%v were not recorded",
+				missing.Round(time.Second))})
 		}
 	}
 	for i, s := range list {

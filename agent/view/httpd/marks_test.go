@@ -37,7 +37,9 @@ func TestMarks(t *testing.T) {
 	for _, m := range all.Marks {
 		texts = append(texts, fmt.Sprint(m.Kind, " ", (m.From-shop(0).Start.UnixMilli())/10_000, " ", m.Text))
 	}
-	want := []string{"lost 3 10 % of the samples were lost", "gc 5 shop.service: 2 GC pauses, 3ms (G1 Young Generation)", "gap 7 10s were not recorded", "start 8 shop.service started again (pid 1001)"}
+	want := []string{"lost 3 10 % of the samples were lost",
+		"gc 5 shop.service: 2 GC pauses, 3ms (G1 Young Generation)", "gap 7 10s were not recorded",
+		"start 8 shop.service started again (pid 1001)"}
 	if strings.Join(texts, "\n") != strings.Join(want, "\n") {
 		t.Errorf("got\n%s\nwant\n%s", strings.Join(texts, "\n"), strings.Join(want, "\n"))
 	}
@@ -50,9 +52,11 @@ func TestMarks(t *testing.T) {
 func TestMarksBounds(t *testing.T) {
 	var m marks
 	for n := range 3 * maxMarks {
-		p := &profile.Profile{Start: time.Unix(int64(10*n), 0), Duration: 10 * time.Second, Counts: profile.Counts{Attempted: 10, Dropped: map[string]uint64{"x": 10}}}
+		p := &profile.Profile{Start: time.Unix(int64(10*n), 0), Duration: 10 * time.Second,
+			Counts: profile.Counts{Attempted: 10, Dropped: map[string]uint64{"x": 10}}}
 		for i := range 3 {
-			p.Processes = append(p.Processes, &profile.Process{PID: 3*n + i, Runtime: "hotspot", Service: []string{"same", fmt.Sprint("new", n), fmt.Sprint("now", n)}[i]})
+			p.Processes = append(p.Processes, &profile.Process{PID: 3*n + i, Runtime: "hotspot",
+				Service: []string{"same", fmt.Sprint("new", n), fmt.Sprint("now", n)}[i]})
 		}
 		m.observe(p)
 	}

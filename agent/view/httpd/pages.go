@@ -99,7 +99,8 @@ func (p *pages) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, err.Error(), http.StatusTooManyRequests)
 	case errors.Is(err, errEmpty):
 		render(w, "message", message{Title: "Nothing to show yet", Refresh: 5,
-			Text: "Nothing was recorded in the last minute. The first samples appear about ten seconds after the agent has started, if a process runs. This page reloads itself."})
+			Text: "Nothing was recorded in the last minute. The first samples appear about ten seconds after the " +
+				"agent has started, if a process runs. This page reloads itself."})
 	case err != nil:
 		p.logger.Error("Page request failed", "path", r.URL.Path, "err", err)
 		http.Error(w, err.Error(), http.StatusInternalServerError)
@@ -185,7 +186,8 @@ func (p *pages) make(r *http.Request, k *kind, windows []*profile.Profile, versi
 			return pg, nil
 		}
 		if p.fit <= minPageNodes {
-			return nil, fmt.Errorf("the page has %d bytes, more than %d, even with %d contexts", pg.size, maxPageBytes, p.fit)
+			return nil, fmt.Errorf("the page has %d bytes, more than %d, even with %d contexts", pg.size, maxPageBytes,
+				p.fit)
 		}
 		// Some less than would fit if all contexts took the same.
 		p.fit = max(minPageNodes, min(p.fit/2, p.fit*9/10*maxPageBytes/pg.size))

@@ -19,14 +19,16 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/symbolize/symbol"
 )
 
-var views = []string{"/ui/flamegraph", "/ui/top", "/ui/peek", "/ui/peek?f=java", "/ui/flamegraph?f=Cart&si=samples", "/ui/download"}
+var views = []string{"/ui/flamegraph", "/ui/top", "/ui/peek", "/ui/peek?f=java", "/ui/flamegraph?f=Cart&si=samples",
+	"/ui/download"}
 
 func TestPagesBeforeTheFirstSample(t *testing.T) {
 	s, hs := start(t, new(fake))
 	for range 2 {
 		for _, path := range views {
 			resp, body := get(t, hs.URL+path)
-			if resp.StatusCode != 200 || !strings.Contains(body, "Nothing to show yet") || !strings.Contains(body, `http-equiv="refresh"`) {
+			if resp.StatusCode != 200 || !strings.Contains(body, "Nothing to show yet") ||
+				!strings.Contains(body, `http-equiv="refresh"`) {
 				t.Errorf("%s: %d\n%s", path, resp.StatusCode, body)
 			}
 		}
@@ -68,7 +70,8 @@ func TestPagesHostileNames(t *testing.T) {
 			t.Errorf("%s: a name became code:\n%s", path, body)
 		}
 	}
-	if _, body := get(t, hs.URL+"/ui/top?f=%3C/script%3E%3Cscript%3Ealert(3)%3C/script%3E"); strings.Contains(body, "<script>alert(") {
+	if _, body := get(t, hs.URL+"/ui/top?f=%3C/script%3E%3Cscript%3Ealert(3)%3C/script%3E"); strings.Contains(body,
+		"<script>alert(") {
 		t.Errorf("a parameter became code:\n%s", body)
 	}
 }
@@ -109,7 +112,8 @@ func TestPagesTouchNoFiles(t *testing.T) {
 			t.Errorf("%s: %s", path, resp.Status)
 		}
 	}
-	for _, path := range []string{"/ui/saveconfig?config=x", "/ui/deleteconfig?config=x", "/ui/source?f=.", "/ui/disasm?f=.", "/ui/graph", "/ui/weblist", "/ui/x/../source"} {
+	for _, path := range []string{"/ui/saveconfig?config=x", "/ui/deleteconfig?config=x", "/ui/source?f=.",
+		"/ui/disasm?f=.", "/ui/graph", "/ui/weblist", "/ui/x/../source"} {
 		resp, body := get(t, hs.URL+path)
 		if resp.StatusCode == 200 || strings.Contains(body, "s3cret") {
 			t.Errorf("%s: %s\n%s", path, resp.Status, body)
@@ -147,11 +151,13 @@ func crowd(processes, n int) *profile.Profile {
 			var stack []symbol.Symbol
 			for range 20 + r.IntN(20) {
 				name := fmt.Sprintf("com.acme.shop.checkout.internal.Component%d.handleRequest", r.IntN(3000))
-				stack = append(stack, symbol.Intern(symbol.Frame{Function: name, SystemName: name + "()V", File: "Component.java", Line: r.IntN(100), Kind: symbol.KindJIT}))
+				stack = append(stack, symbol.Intern(symbol.Frame{Function: name, SystemName: name + "()V",
+					File: "Component.java", Line: r.IntN(100), Kind: symbol.KindJIT}))
 			}
 			tree.Add(stack, 1+r.Uint64N(1000))
 		}
-		p.Processes = append(p.Processes, &profile.Process{PID: 1 + pid, Comm: "java", Threads: []*profile.Thread{{TID: 1, Tree: &tree}}})
+		p.Processes = append(p.Processes, &profile.Process{PID: 1 + pid, Comm: "java",
+			Threads: []*profile.Thread{{TID: 1, Tree: &tree}}})
 	}
 	return p
 }

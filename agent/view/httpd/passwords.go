@@ -101,7 +101,9 @@ func newPasswords(webConfig string) *passwords {
 			return hashes, nil
 		},
 		compare: bcrypt.CompareHashAndPassword,
-		good:    map[[32]byte]time.Time{}, checking: map[[32]byte]*checked{}, addresses: map[string]*allowance{}, counts: map[string]uint64{passwordRight: 0, passwordWrong: 0, passwordRemembered: 0, passwordRefused: 0, passwordShared: 0},
+		good:    map[[32]byte]time.Time{}, checking: map[[32]byte]*checked{}, addresses: map[string]*allowance{},
+		counts: map[string]uint64{passwordRight: 0, passwordWrong: 0, passwordRemembered: 0, passwordRefused: 0,
+			passwordShared: 0},
 	}
 	_, _ = rand.Read(p.key[:]) // never fails
 	return p
@@ -131,7 +133,9 @@ func (p *passwords) guard(next http.Handler) http.Handler {
 
 // check reports whether a password is right. wait is how long it will not be checked, 0 if it was.
 // A check of an unknown user takes as long as one of a user who exists.
-func (p *passwords) check(ctx context.Context, users map[string]string, user, password, address string) (ok bool, wait time.Duration) {
+func (p *passwords) check(
+	ctx context.Context, users map[string]string, user, password, address string,
+) (ok bool, wait time.Duration) {
 	hash, known := users[user]
 	if !known {
 		hash = p.substitute(users, user)

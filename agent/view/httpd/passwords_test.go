@@ -71,7 +71,8 @@ func TestWrongPasswords(t *testing.T) {
 	if w := ask(p, "192.0.2.1:1", "me", "test"); w.Code != 200 {
 		t.Errorf("the same address, with a password that is remembered: status %d", w.Code)
 	}
-	if got, want := fmt.Sprint(p.state()), fmt.Sprint(map[string]uint64{"right": 1, "wrong": checkBurst, "remembered": 1, "refused": 1000 - checkBurst, "shared": 0}); got != want {
+	if got, want := fmt.Sprint(p.state()), fmt.Sprint(map[string]uint64{"right": 1, "wrong": checkBurst,
+		"remembered": 1, "refused": 1000 - checkBurst, "shared": 0}); got != want {
 		t.Errorf("counts are %s, want %s", got, want)
 	}
 }
@@ -100,7 +101,8 @@ func TestRightPasswords(t *testing.T) {
 	}
 	before := compared.Load()
 	if w := ask(p, "192.0.2.1:1", "me", "other"); w.Code != 200 || compared.Load() != before+1 || len(p.good) != 1 {
-		t.Errorf("after it was forgotten: status %d, %d comparisons, %d are remembered", w.Code, compared.Load()-before, len(p.good))
+		t.Errorf("after it was forgotten: status %d, %d comparisons, %d are remembered", w.Code, compared.Load()-before,
+			len(p.good))
 	}
 }
 
@@ -173,7 +175,8 @@ func TestPasswordBounds(t *testing.T) {
 	if left := p.allowanceOf("one more", time.Now()).left; left >= 1 {
 		t.Errorf("one more address may try %v", left)
 	}
-	if left := p.allowanceOf("one more", time.Now().Add(time.Hour)).left; left < checkBurst || len(p.addresses) > maxAddresses {
+	if left := p.allowanceOf("one more", time.Now().Add(time.Hour)).left; left < checkBurst ||
+		len(p.addresses) > maxAddresses {
 		t.Errorf("an hour later it may try %v, and %d addresses are known", left, len(p.addresses))
 	}
 }
@@ -250,7 +253,8 @@ func TestPasswordOfManyAddresses(t *testing.T) {
 
 func TestNetworkOf(t *testing.T) {
 	for address, want := range map[string]string{
-		"192.0.2.1": "network 192.0.0.0/16", "2001:db8:1:2::/64": "network 2001:db8::/32", "127.1.2.3": "network of this host", "::/64": "network ::/32", "user 1": "network of user 1",
+		"192.0.2.1": "network 192.0.0.0/16", "2001:db8:1:2::/64": "network 2001:db8::/32",
+		"127.1.2.3": "network of this host", "::/64": "network ::/32", "user 1": "network of user 1",
 	} {
 		if got := networkOf(address); got != want {
 			t.Errorf("%s: %s, want %s", address, got, want)
@@ -260,7 +264,8 @@ func TestNetworkOf(t *testing.T) {
 
 func TestAddressOf(t *testing.T) {
 	for remote, want := range map[string]string{
-		"192.0.2.1:80": "192.0.2.1", "[::ffff:192.0.2.1]:80": "192.0.2.1", "[2001:db8:1:2:3:4:5:6]:80": "2001:db8:1:2::/64", "[fe80::1%eth0]:80": "fe80::/64", "@": "@",
+		"192.0.2.1:80": "192.0.2.1", "[::ffff:192.0.2.1]:80": "192.0.2.1",
+		"[2001:db8:1:2:3:4:5:6]:80": "2001:db8:1:2::/64", "[fe80::1%eth0]:80": "fe80::/64", "@": "@",
 	} {
 		r := httptest.NewRequest("GET", "/", nil)
 		r.RemoteAddr = remote

@@ -63,7 +63,8 @@ func (h *remembered) Timeline(context.Context, time.Time, time.Time, string) ([]
 func TestPast(t *testing.T) {
 	s, hs := start(t, new(fake))
 	pull := func(path string) (*http.Response, string) { t.Helper(); return get(t, hs.URL+path) }
-	if resp, body := pull("/profiles/cpu?from=03:10&to=03:15"); resp.StatusCode != 404 || !strings.Contains(body, "--history-dir") {
+	if resp, body := pull("/profiles/cpu?from=03:10&to=03:15"); resp.StatusCode != 404 ||
+		!strings.Contains(body, "--history-dir") {
 		t.Errorf("without a history: %s %q", resp.Status, body)
 	}
 	h := &remembered{window: shop(0)}
@@ -73,7 +74,8 @@ func TestPast(t *testing.T) {
 		t.Fatalf("%s %s", resp.Status, body)
 	}
 	begin := time.Date(2026, 11, 25, 3, 10, 0, 0, time.UTC)
-	if w := h.want; !w.From.Equal(begin) || !w.To.Equal(begin.Add(5*time.Minute+30*time.Second)) || w.Service != "shop" || len(w.PIDs) != 1 || w.PIDs[0] != 7 ||
+	if w := h.want; !w.From.Equal(begin) || !w.To.Equal(begin.Add(5*time.Minute+30*time.Second)) ||
+		w.Service != "shop" || len(w.PIDs) != 1 || w.PIDs[0] != 7 ||
 		w.Content != sink.OfEvents(profile.Allocations) {
 		t.Errorf("asked for %+v", w)
 	}
@@ -81,18 +83,21 @@ func TestPast(t *testing.T) {
 		t.Error(err)
 	}
 	for query, want := range map[string]string{
-		"to=03:15": "need from=", "service=shop": "need from=", "from=noon": "want a time such as", "from=03:10&seconds=3": "use to=", "from=03:10&pid=x": "bad pid=",
+		"to=03:15": "need from=", "service=shop": "need from=", "from=noon": "want a time such as",
+		"from=03:10&seconds=3": "use to=", "from=03:10&pid=x": "bad pid=",
 	} {
 		if resp, body := pull("/profiles/cpu?" + query); resp.StatusCode != 400 || !strings.Contains(body, want) {
 			t.Errorf("%s: %s %q, want %q", query, resp.Status, body, want)
 		}
 	}
 	h.window = &profile.Profile{}
-	if resp, body := pull("/profiles/cpu?from=03:10&service=other"); resp.StatusCode != 404 || !strings.Contains(body, "no such process") {
+	if resp, body := pull("/profiles/cpu?from=03:10&service=other"); resp.StatusCode != 404 ||
+		!strings.Contains(body, "no such process") {
 		t.Errorf("another service: %s %q", resp.Status, body)
 	}
 	h.err = history.ErrNone
-	if resp, body := pull("/profiles/cpu?from=03:10"); resp.StatusCode != 404 || !strings.Contains(body, "nothing of that time") {
+	if resp, body := pull("/profiles/cpu?from=03:10"); resp.StatusCode != 404 ||
+		!strings.Contains(body, "nothing of that time") {
 		t.Errorf("another time: %s %q", resp.Status, body)
 	}
 }

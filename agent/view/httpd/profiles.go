@@ -63,12 +63,14 @@ func (p *profiles) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	release, wait, ok := p.slots.take(p.kind.Name, time.Now(), d)
 	if !ok {
 		w.Header().Set("Retry-After", strconv.Itoa(wait))
-		refuse(w, http.StatusTooManyRequests, fmt.Sprintf("too many profiles are being collected already; try again in %d s", wait))
+		refuse(w, http.StatusTooManyRequests,
+			fmt.Sprintf("too many profiles are being collected already; try again in %d s", wait))
 		return
 	}
 	defer release()
 	// Only fails where deadlines are not supported, as in a test's recorder.
-	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(d + writeTimeout)) // for answers without a profile
+	// for answers without a profile
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(d + writeTimeout))
 
 	window, err := p.source.Collect(r.Context(), d, pids)
 	stopping := errors.Is(context.Cause(r.Context()), errStopping)
@@ -110,7 +112,8 @@ func (p *profiles) send(w http.ResponseWriter, body []byte) {
 	if !p.sender.send(w, body) {
 		w.Header().Del("Content-Disposition")
 		w.Header().Set("Retry-After", "1")
-		refuse(w, http.StatusTooManyRequests, fmt.Sprintf("%d answers are being sent already; try again in 1 s", maxSending))
+		refuse(w, http.StatusTooManyRequests, fmt.Sprintf("%d answers are being sent already; try again in 1 s",
+			maxSending))
 	}
 }
 
@@ -140,7 +143,8 @@ func parsePull(q url.Values) (d time.Duration, pids []int, err error) {
 	if q.Has("seconds") {
 		seconds, err = strconv.Atoi(q.Get("seconds"))
 		if err != nil || seconds < minSeconds || seconds > maxSeconds {
-			return 0, nil, fmt.Errorf("bad seconds=%.20q: want a whole number from %d to %d", q.Get("seconds"), minSeconds, maxSeconds)
+			return 0, nil, fmt.Errorf("bad seconds=%.20q: want a whole number from %d to %d", q.Get("seconds"),
+				minSeconds, maxSeconds)
 		}
 	}
 	if len(q["pid"]) > maxPIDs {

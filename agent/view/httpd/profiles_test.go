@@ -115,8 +115,10 @@ func TestPullMovesTheDeadline(t *testing.T) {
 	for _, seconds := range []time.Duration{1, 300} {
 		rec := &deadlined{ResponseRecorder: httptest.NewRecorder()}
 		before := time.Now()
-		newServer(t, new(fake)).handler.ServeHTTP(rec, httptest.NewRequest("GET", fmt.Sprintf("/profiles/cpu?seconds=%d", seconds), nil))
-		if rec.Code != 200 || len(rec.deadlines) != 2 || rec.deadlines[0].Before(before.Add(seconds*time.Second+writeTimeout)) || rec.deadlines[1].Before(before.Add(sendTimeout)) {
+		newServer(t, new(fake)).handler.ServeHTTP(rec, httptest.NewRequest("GET",
+			fmt.Sprintf("/profiles/cpu?seconds=%d", seconds), nil))
+		if rec.Code != 200 || len(rec.deadlines) != 2 || rec.deadlines[0].Before(before.Add(seconds*time.Second+
+			writeTimeout)) || rec.deadlines[1].Before(before.Add(sendTimeout)) {
 			t.Errorf("%d s: %d, may write until %v, now %v", seconds, rec.Code, rec.deadlines, before)
 		}
 	}

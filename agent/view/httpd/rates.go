@@ -45,8 +45,10 @@ func (a *api) ratedKinds() (list []ratedKind) {
 				}
 				return sum
 			}})
-		case ofEvents && slices.Contains([]profile.EventKind{profile.Allocations, profile.Locks, profile.Pauses}, event):
-			list = append(list, ratedKind{k, event.Values()[event.Main()].Unit, 1e6, func(s *history.Sum) float64 { return s.Events[event] }})
+		case ofEvents && slices.Contains([]profile.EventKind{profile.Allocations, profile.Locks, profile.Pauses},
+			event):
+			list = append(list, ratedKind{k, event.Values()[event.Main()].Unit, 1e6,
+				func(s *history.Sum) float64 { return s.Events[event] }})
 		}
 	}
 	return list
@@ -101,7 +103,8 @@ func (a *api) rate(r *http.Request, s selection, out *servicesJSON) error {
 		return err
 	}
 	out.Compared = newTimes(times)
-	list, err := a.timelines.Timeline(r.Context(), earlier(times[0].From, times[1].From), later(times[0].To, times[1].To), "")
+	list, err := a.timelines.Timeline(r.Context(), earlier(times[0].From, times[1].From),
+		later(times[0].To, times[1].To), "")
 	if err != nil || len(list) == 0 {
 		return err
 	}
@@ -134,7 +137,8 @@ func (a *api) rate(r *http.Request, s selection, out *servicesJSON) error {
 		var rates []rateJSON
 		for k := range kinds {
 			v := values[row*len(kinds)+k]
-			rate := rateJSON{Kind: kinds[k].kind.Name, Unit: kinds[k].unit, Value: perSecond(list, v, shown), Points: courseOfRate(list, v), Change: changes[row*len(kinds)+k]}
+			rate := rateJSON{Kind: kinds[k].kind.Name, Unit: kinds[k].unit, Value: perSecond(list, v, shown),
+				Points: courseOfRate(list, v), Change: changes[row*len(kinds)+k]}
 			if slices.Max(v) > 0 {
 				rates = append(rates, rate)
 			}

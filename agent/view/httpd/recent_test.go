@@ -39,7 +39,8 @@ func TestBusiest(t *testing.T) {
 	for _, p := range got {
 		names = append(names, p.Name)
 	}
-	if len(got) != 3 || got[0].Name != "java" || got[1].Name != "postgres" || got[2].Name != "nginx" || got[0].VM == "" {
+	if len(got) != 3 || got[0].Name != "java" || got[1].Name != "postgres" || got[2].Name != "nginx" ||
+		got[0].VM == "" {
 		t.Errorf("got %q, want java, postgres and nginx", names)
 	}
 	if used, want := time.Duration(got[1].Amount), 2*130*time.Second/99; used.Round(time.Millisecond) != want.Round(time.Millisecond) {
@@ -53,13 +54,15 @@ func TestBusiest(t *testing.T) {
 // The front page says of which processes a part was not observed.
 func TestBusiestObservedPartly(t *testing.T) {
 	window := func(observed time.Duration) *profile.Profile {
-		return &profile.Profile{Duration: 10 * time.Second, Processes: []*profile.Process{{PID: 7, Comm: "java", Events: []*profile.Events{{
-			Kind: profile.Allocations, Rows: []profile.EventRow{{Values: [3]float64{1, 1000}}},
-			Coverage: &profile.Coverage{Time: 10 * time.Second, Observed: observed},
-		}}}}}
+		return &profile.Profile{Duration: 10 * time.Second, Processes: []*profile.Process{{PID: 7, Comm: "java",
+			Events: []*profile.Events{{
+				Kind: profile.Allocations, Rows: []profile.EventRow{{Values: [3]float64{1, 1000}}},
+				Coverage: &profile.Coverage{Time: 10 * time.Second, Observed: observed},
+			}}}}}
 	}
 	alloc := kinds[slices.IndexFunc(kinds, func(k *kind) bool { return k.Name == "alloc" })]
-	for observed, want := range map[time.Duration]string{10 * time.Second: "", 2 * time.Second: "observed 60 % of the time"} {
+	for observed, want := range map[time.Duration]string{10 * time.Second: "",
+		2 * time.Second: "observed 60 % of the time"} {
 		got := busiest([]*profile.Profile{window(10 * time.Second), window(observed)}, alloc.shown, 3)
 		if len(got) != 1 || got[0].Amount != 2000 || got[0].Part != want {
 			t.Errorf("observed for %v of the second window: %+v, want %q", observed, got, want)

@@ -121,7 +121,8 @@ func (k *kept) convert(of *kind) *flame.Series {
 // contentOf is what a kind is made of. That of CPU time includes calls.
 func contentOf(of *kind, recorded []*kind) sink.Content {
 	content := of.content
-	if content == sink.Time && slices.ContainsFunc(recorded, func(other *kind) bool { return other.content == sink.CallCounts }) {
+	if content == sink.Time && slices.ContainsFunc(recorded,
+		func(other *kind) bool { return other.content == sink.CallCounts }) {
 		content |= sink.CallCounts
 	}
 	return content
@@ -222,7 +223,8 @@ func (w *withHistory) Flame(ctx context.Context, name, service string, from, to 
 	if to.IsZero() {
 		to = w.now()
 	}
-	window, err := w.history.Query(ctx, history.Selection{From: from, To: to, Service: service, Content: contentOf(recorded[i], recorded)})
+	window, err := w.history.Query(ctx, history.Selection{From: from, To: to, Service: service,
+		Content: contentOf(recorded[i], recorded)})
 	switch {
 	case errors.Is(err, history.ErrNone):
 		return nil, nil

@@ -36,7 +36,8 @@ func reduce(windows []*profile.Profile, k *kind, limit int) *profile.Profile {
 	all := *windows[0]
 	all.Counts, all.EventCounts = profile.Counts{}, profile.EventCounts{}
 	all.Processes, all.Comments, all.Duration = nil, nil, 0
-	r := reduction{kind: k, frames: make(map[symbol.Symbol][]symbol.Symbol), index: make(map[processKey]*reducedProcess)}
+	r := reduction{kind: k, frames: make(map[symbol.Symbol][]symbol.Symbol),
+		index: make(map[processKey]*reducedProcess)}
 	for _, w := range windows {
 		all.Duration += w.Duration
 		all.Counts.Add(w.Counts)
@@ -54,10 +55,12 @@ func reduce(windows []*profile.Profile, k *kind, limit int) *profile.Profile {
 		all.Processes = append(all.Processes, reduced)
 	}
 	if dropped {
-		all.Comments = appendNew(all.Comments, []string{fmt.Sprintf("rare stacks are merged; /profiles/%s has all", k.Name)})
+		all.Comments = appendNew(all.Comments, []string{fmt.Sprintf("rare stacks are merged; /profiles/%s has all",
+			k.Name)})
 	}
 	if r.aside {
-		all.Comments = appendNew(all.Comments, []string{fmt.Sprintf("%s are left out; /profiles/%s has them", k.shown.asideAre, k.Name)})
+		all.Comments = appendNew(all.Comments, []string{fmt.Sprintf("%s are left out; /profiles/%s has them",
+			k.shown.asideAre, k.Name)})
 	}
 	return &all
 }
@@ -132,9 +135,11 @@ func (r *reduction) process(proc *profile.Process) *reducedProcess {
 	}
 	p := r.index[key]
 	if p == nil {
-		p = &reducedProcess{rows: make(map[eventKey]int), unseen: make(map[symbol.Symbol]time.Duration), process: profile.Process{PID: key.pid, Comm: key.comm}}
+		p = &reducedProcess{rows: make(map[eventKey]int), unseen: make(map[symbol.Symbol]time.Duration),
+			process: profile.Process{PID: key.pid, Comm: key.comm}}
 		if key.comm != otherProcesses {
-			p.process.Runtime, p.process.VM, p.process.Service, p.process.Executable = proc.Runtime, proc.VM, proc.Service, proc.Executable
+			p.process.Runtime, p.process.VM, p.process.Service, p.process.Executable = proc.Runtime, proc.VM,
+				proc.Service, proc.Executable
 		}
 		r.index[key] = p
 		r.processes = append(r.processes, p)
@@ -300,7 +305,8 @@ func (p *reducedProcess) finish(c cutoff, shown *view) (_ *profile.Process, drop
 		}
 		p.addRow(row)
 	}
-	proc.Events = append(p.others, &profile.Events{Kind: p.kind, Tree: tree, Rows: p.list, Basis: p.basis, Coverage: p.covered})
+	proc.Events = append(p.others, &profile.Events{Kind: p.kind, Tree: tree, Rows: p.list, Basis: p.basis,
+		Coverage: p.covered})
 	return &proc, dropped
 }
 

@@ -92,7 +92,8 @@ func TestServeGuards(t *testing.T) {
 	}{
 		{"rebound name", "GET /metrics HTTP/1.1\r\nHost: evil.example\r\n\r\n", "HTTP/1.1 421 "},
 		{"proper name", "GET /-/healthy HTTP/1.1\r\nHost: localhost\r\n\r\n", "HTTP/1.1 200 "},
-		{"header too large", "GET / HTTP/1.1\r\nHost: localhost\r\nX: " + strings.Repeat("x", 2*maxHeaderBytes) + "\r\n\r\n", "HTTP/1.1 431 "},
+		{"header too large", "GET / HTTP/1.1\r\nHost: localhost\r\nX: " + strings.Repeat("x", 2*maxHeaderBytes) +
+			"\r\n\r\n", "HTTP/1.1 431 "},
 		// The rest of the body never comes, and the server does not wait for it.
 		{"body", "GET / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000\r\n\r\nx", "HTTP/1.1 400 "},
 	} {
@@ -123,7 +124,8 @@ func TestServeWithTLSAndPassword(t *testing.T) {
 	roots := writeCertificate(t, dir)
 	config := filepath.Join(dir, "web.yml")
 	// The password is "test".
-	err := os.WriteFile(config, fmt.Appendf(nil, "tls_server_config:\n  cert_file: cert.pem\n  key_file: key.pem\nbasic_auth_users:\n  me: %s\n",
+	err := os.WriteFile(config, fmt.Appendf(nil,
+		"tls_server_config:\n  cert_file: cert.pem\n  key_file: key.pem\nbasic_auth_users:\n  me: %s\n",
 		"$2a$04$vK3qQ/u6m0M1eEcQIoh5rOMMvQSrL4KdXSJ85cP8eWcGklKPGVeWC"), 0o600)
 	if err != nil {
 		t.Fatal(err)
@@ -201,7 +203,8 @@ func TestServeOnSocket(t *testing.T) {
 	if st, err := os.Stat(path); err != nil || st.Mode().Perm() != 0o600 {
 		t.Errorf("mode %v, %v", st.Mode(), err)
 	}
-	if _, err := Listen("unix:"+path, "", false, socketfile.Access{}); err == nil || !strings.Contains(err.Error(), "--web.listen-address=unix:"+path) {
+	if _, err := Listen("unix:"+path, "", false, socketfile.Access{}); err == nil ||
+		!strings.Contains(err.Error(), "--web.listen-address=unix:"+path) {
 		t.Errorf("two agents have one socket: %v", err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
@@ -209,7 +212,8 @@ func TestServeOnSocket(t *testing.T) {
 	done := make(chan error, 1)
 	f := new(fake)
 	go func() { done <- newServer(t, f).Serve(ctx, ln) }()
-	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(context.Context, string, string) (net.Conn, error) { return net.Dial("unix", path) }}}
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true,
+		DialContext: func(context.Context, string, string) (net.Conn, error) { return net.Dial("unix", path) }}}
 	resp, err := client.Get("http://any.name/-/healthy")
 	if err != nil || resp.StatusCode != 200 {
 		t.Fatalf("%v, %v", resp, err)

@@ -56,8 +56,10 @@ func TestEndpoints(t *testing.T) {
 	} {
 		t.Run(tt.path, func(t *testing.T) {
 			resp, body := get(t, hs.URL+tt.path)
-			if resp.StatusCode != tt.status || !strings.HasPrefix(resp.Header.Get("Content-Type"), tt.kind) || !strings.Contains(body, tt.holds) {
-				t.Errorf("got %d, %q and\n%.2000s\nwant %d, %q and %q", resp.StatusCode, resp.Header.Get("Content-Type"), body, tt.status, tt.kind, tt.holds)
+			if resp.StatusCode != tt.status || !strings.HasPrefix(resp.Header.Get("Content-Type"), tt.kind) ||
+				!strings.Contains(body, tt.holds) {
+				t.Errorf("got %d, %q and\n%.2000s\nwant %d, %q and %q", resp.StatusCode,
+					resp.Header.Get("Content-Type"), body, tt.status, tt.kind, tt.holds)
 			}
 			for _, key := range []string{"Content-Security-Policy", "X-Content-Type-Options", "Cache-Control"} {
 				if resp.Header.Get(key) == "" {
@@ -85,7 +87,8 @@ func TestNotReady(t *testing.T) {
 func TestMethods(t *testing.T) {
 	s, hs := start(t, new(fake))
 	s.Observe(shop(0))
-	for _, path := range []string{"/", "/plain", "/api/v1/flame", "/metrics", "/profiles/cpu", "/ui/top", "/-/healthy"} {
+	for _, path := range []string{"/", "/plain", "/api/v1/flame", "/metrics", "/profiles/cpu", "/ui/top",
+		"/-/healthy"} {
 		for method, want := range map[string]int{"HEAD": 200, "POST": 405, "PUT": 405, "DELETE": 405, "PATCH": 405} {
 			req, err := http.NewRequest(method, hs.URL+path, nil)
 			if err != nil {

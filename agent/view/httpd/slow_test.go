@@ -28,11 +28,16 @@ func slowShop(n uint64) *profile.Profile {
 	handle := frame(p.Followed)
 	for i := range time.Duration(15) {
 		length := time.Duration(n+1)*time.Second - i*50*time.Millisecond
-		call := profile.SlowCall{TID: 1010 + int(i%3), Thread: fmt.Sprint("http-", int(i%3)), Start: p.Start.Add(i * 100 * time.Millisecond), Length: length, Parts: []profile.SlowPart{
-			{Stack: []symbol.Symbol{frame("sun.nio.ch.SocketDispatcher.read0"), frame("com.acme.shop.Stock.ask"), handle, frame("java.lang.Thread.run")}, State: cause.Blocked, Cause: cause.Socket, Time: float64(length) * 0.7},
-			{Stack: []symbol.Symbol{frame("com.acme.shop.Cart.total"), handle}, State: cause.Running, Cause: cause.Running, Time: float64(length) * 0.2},
-			{Stack: []symbol.Symbol{frame(hostile), handle}, State: cause.Runnable, Cause: cause.Runnable, Time: float64(length) * 0.1},
-		}}
+		call := profile.SlowCall{TID: 1010 + int(i%3), Thread: fmt.Sprint("http-", int(i%3)),
+			Start: p.Start.Add(i * 100 * time.Millisecond), Length: length, Parts: []profile.SlowPart{
+				{Stack: []symbol.Symbol{frame("sun.nio.ch.SocketDispatcher.read0"), frame("com.acme.shop.Stock.ask"),
+					handle, frame("java.lang.Thread.run")}, State: cause.Blocked, Cause: cause.Socket,
+					Time: float64(length) * 0.7},
+				{Stack: []symbol.Symbol{frame("com.acme.shop.Cart.total"), handle}, State: cause.Running,
+					Cause: cause.Running, Time: float64(length) * 0.2},
+				{Stack: []symbol.Symbol{frame(hostile), handle}, State: cause.Runnable, Cause: cause.Runnable,
+					Time: float64(length) * 0.1},
+			}}
 		if i == 3 {
 			call.End = profile.CallUnwound
 		}
@@ -70,7 +75,8 @@ func TestSlowCalls(t *testing.T) {
 		var a answer
 		if askJSON(t, hs.URL+"/api/v1/flame?"+test.query, &a); a.Slow == nil || len(a.Slow.List) != test.calls {
 			t.Errorf("%s: %+v", test.query, a.Slow)
-		} else if test.calls > 0 && (a.Slow.List[0].Took != float64(test.slowest) || a.Slow.Method != slowShop(0).Followed) {
+		} else if test.calls > 0 && (a.Slow.List[0].Took != float64(test.slowest) ||
+			a.Slow.Method != slowShop(0).Followed) {
 			t.Errorf("%s: the slowest took %v", test.query, time.Duration(a.Slow.List[0].Took))
 		}
 	}
@@ -85,7 +91,8 @@ func TestSlowCalls(t *testing.T) {
 	}
 	s.Observe(waitingShop(3, profile.Wall)) // of an agent that follows nothing
 	var a answer
-	if askJSON(t, fmt.Sprintf("%s/api/v1/flame?kind=wall&from=%d", hs.URL, shop(3).Start.UnixMilli()), &a); a.Slow != nil {
+	if askJSON(t, fmt.Sprintf("%s/api/v1/flame?kind=wall&from=%d", hs.URL, shop(3).Start.UnixMilli()),
+		&a); a.Slow != nil {
 		t.Errorf("where nothing is followed: %+v", a.Slow)
 	}
 }
@@ -102,7 +109,8 @@ func TestSlowPage(t *testing.T) {
 		s.Observe(slowShop(n))
 	}
 	b := browser.Start(t)
-	for name, v := range map[string]browser.View{"wide": {Width: 1600, Height: 1200}, "small-dark": {Width: 1280, Height: 800, Dark: true}, "narrow": {Width: 360, Height: 740}} {
+	for name, v := range map[string]browser.View{"wide": {Width: 1600, Height: 1200},
+		"small-dark": {Width: 1280, Height: 800, Dark: true}, "narrow": {Width: 360, Height: 740}} {
 		tab := b.Open(t, hs.URL+"/", v)
 		tab.Wait(t, `document.body.dataset.ready && document.querySelectorAll(".slow tbody tr").length === 20`)
 		var text string

@@ -17,14 +17,16 @@ import (
 func waitingShop(n uint64, kind profile.EventKind) *profile.Profile {
 	p := shop(n)
 	e := &profile.Events{Kind: kind, Tree: new(cct.Tree[symbol.Symbol])}
-	stack := []symbol.Symbol{symbol.Intern(symbol.Frame{Function: "com.acme.shop.Server.handle", SystemName: "handle", Kind: symbol.KindJIT})}
+	stack := []symbol.Symbol{symbol.Intern(symbol.Frame{Function: "com.acme.shop.Server.handle", SystemName: "handle",
+		Kind: symbol.KindJIT})}
 	for what, seconds := range map[string]float64{
 		cause.Running: 8, cause.Runnable: 3, cause.Throttled: 1, cause.Socket: 20, cause.Monitor: 5, cause.Idle: 400,
 	} {
 		if kind == profile.OffCPU && what == cause.Running {
 			continue
 		}
-		row := profile.EventRow{Context: e.Tree.Add(stack, 5), TID: 1010, Thread: "http", EventLabels: profile.EventLabels{Place: what, What: what}, Events: 5}
+		row := profile.EventRow{Context: e.Tree.Add(stack, 5), TID: 1010, Thread: "http",
+			EventLabels: profile.EventLabels{Place: what, What: what}, Events: 5}
 		row.Values[kind.Main()] = seconds * 1e9
 		e.Rows = append(e.Rows, row)
 	}
@@ -40,8 +42,10 @@ func TestStates(t *testing.T) {
 		recorded []profile.EventKind
 		want     []stateJSON
 	}{
-		{"wall time", []profile.EventKind{profile.Wall}, []stateJSON{{"running", 0.8}, {"runnable", 0.3}, {"throttled", 0.1}, {"waiting", 2.5}}},
-		{"off-CPU time", []profile.EventKind{profile.OffCPU}, []stateJSON{{"runnable", 0.3}, {"throttled", 0.1}, {"waiting", 2.5}}},
+		{"wall time", []profile.EventKind{profile.Wall}, []stateJSON{{"running", 0.8}, {"runnable", 0.3},
+			{"throttled", 0.1}, {"waiting", 2.5}}},
+		{"off-CPU time", []profile.EventKind{profile.OffCPU}, []stateJSON{{"runnable", 0.3}, {"throttled", 0.1},
+			{"waiting", 2.5}}},
 		{"neither", []profile.EventKind{profile.Locks}, nil},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -54,7 +58,8 @@ func TestStates(t *testing.T) {
 			for _, kind := range []string{"cpu", tt.recorded[0].String()} {
 				var answer servicesJSON
 				askJSON(t, hs.URL+"/api/v1/services?kind="+kind, &answer)
-				if len(answer.Services) == 0 || !reflect.DeepEqual(answer.States, tt.want) || !reflect.DeepEqual(answer.Services[0].States, tt.want) {
+				if len(answer.Services) == 0 || !reflect.DeepEqual(answer.States, tt.want) ||
+					!reflect.DeepEqual(answer.Services[0].States, tt.want) {
 					t.Errorf("%s: %+v", kind, answer)
 				}
 				for _, other := range answer.Services[min(1, len(answer.Services)):] {

@@ -41,7 +41,8 @@ type timelineJSON struct {
 // timeline is the answer of /api/v1/timeline: what a service, or all, used in the last 24 hours.
 // Without a history it has the windows that are kept.
 func (a *api) timeline(r *http.Request, s selection) (any, error) {
-	out := timelineJSON{Format: apiFormat, Kind: s.kind.Name, Title: s.kind.Title, History: a.history, Unit: "nanoseconds", Start: []int64{}, Seconds: []float64{}, Values: [][]float64{}, Marks: []markJSON{}}
+	out := timelineJSON{Format: apiFormat, Kind: s.kind.Name, Title: s.kind.Title, History: a.history,
+		Unit: "nanoseconds", Start: []int64{}, Seconds: []float64{}, Values: [][]float64{}, Marks: []markJSON{}}
 	event, ofEvents := s.kind.content.Events()
 	if ofEvents {
 		out.Unit = event.Values()[event.Main()].Unit

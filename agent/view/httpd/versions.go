@@ -214,14 +214,16 @@ func (c *codeVersions) page(pid int) (page versionsPage) {
 }
 
 func newVersionLine(m *versions.Method) versionLine {
-	line := versionLine{Name: m.Name, SystemName: m.SystemName, Self: m.Self, InUse: "-", OnlyC1: m.OnlyC1(), Recompiled: m.Recompiled()}
+	line := versionLine{Name: m.Name, SystemName: m.SystemName, Self: m.Self, InUse: "-", OnlyC1: m.OnlyC1(),
+		Recompiled: m.Recompiled()}
 	seen, counted := m.Deoptimized()
 	line.GivenUp = max(seen, counted)
 	for _, v := range m.Final() {
 		line.InUse = v.Name()
 	}
 	for _, v := range m.Versions {
-		cell := versionCell{Name: v.Name(), Began: v.Began(), Given: v.Given(), End: v.End(), Self: v.Self, Size: v.Size}
+		cell := versionCell{Name: v.Name(), Began: v.Began(), Given: v.Given(), End: v.End(), Self: v.Self,
+			Size: v.Size}
 		var traps []string
 		for _, t := range v.Traps {
 			traps = append(traps, t.Reason+" in "+t.Method+" ("+strconv.Itoa(t.Count)+")")
@@ -244,7 +246,8 @@ func (s *Server) versionsOf(w http.ResponseWriter, r *http.Request) {
 	page := s.versions.page(pid)
 	if page.Process == nil {
 		render(w, "message", message{Title: "No code versions yet", Refresh: 5, Home: "./",
-			Text: "No compiled Java method was sampled yet. The first appear about ten seconds after the agent has started. This page reloads itself."})
+			Text: "No compiled Java method was sampled yet. The first appear about ten seconds after the agent has " +
+				"started. This page reloads itself."})
 		return
 	}
 	render(w, "versions", page)

@@ -139,7 +139,8 @@ func (l *leaves) add(s *pprof.Sample, name string) {
 // further in.
 func ownFrames(s *pprof.Sample) int {
 	return 1 + slices.IndexFunc(s.Location, func(loc *pprof.Location) bool {
-		return loc.Mapping == nil && len(loc.Line) == 1 && loc.Line[0].Function != nil && strings.HasPrefix(loc.Line[0].Function.Name, profile.WokenBy)
+		return loc.Mapping == nil && len(loc.Line) == 1 && loc.Line[0].Function != nil &&
+			strings.HasPrefix(loc.Line[0].Function.Name, profile.WokenBy)
 	})
 }
 

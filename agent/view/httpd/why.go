@@ -88,7 +88,8 @@ func (a *api) whyKinds(asked *kind) (list []*kind) {
 	list = append(list, asked)
 	for _, k := range a.kinds() {
 		event, ofEvents := k.content.Events()
-		if k != asked && (k.content == sink.Time || ofEvents && slices.Contains([]profile.EventKind{profile.Allocations, profile.Locks, profile.Pauses}, event)) {
+		if k != asked && (k.content == sink.Time || ofEvents && slices.Contains([]profile.EventKind{profile.Allocations,
+			profile.Locks, profile.Pauses}, event)) {
 			list = append(list, k)
 		}
 	}
@@ -139,7 +140,8 @@ func comparable(k *kind) bool {
 
 // whyContext bounds the time of a comparison.
 func whyContext(ctx context.Context) (context.Context, context.CancelFunc) {
-	return context.WithTimeoutCause(ctx, whyTimeout, fmt.Errorf("this takes more than %v: select a shorter time, or one service", whyTimeout))
+	return context.WithTimeoutCause(ctx, whyTimeout,
+		fmt.Errorf("this takes more than %v: select a shorter time, or one service", whyTimeout))
 }
 
 func whyError(ctx context.Context, err error) error {
@@ -150,7 +152,9 @@ func whyError(ctx context.Context, err error) error {
 }
 
 // Each implements Recordings.
-func (k *kept) Each(ctx context.Context, kind, _ string, times [2]TimeRange, yield func(time int, f *flame.Graph)) error {
+func (k *kept) Each(
+	ctx context.Context, kind, _ string, times [2]TimeRange, yield func(time int, f *flame.Graph),
+) error {
 	k.look(kind, func(windows *flame.Series) {
 		windows.Each(func(w *flame.Graph) {
 			for i, t := range times {
@@ -168,7 +172,9 @@ func (k *kept) Each(ctx context.Context, kind, _ string, times [2]TimeRange, yie
 
 // Each implements Recordings. Both times have one source: what is kept and the history leave out
 // different rare stacks.
-func (w *withHistory) Each(ctx context.Context, name, service string, times [2]TimeRange, yield func(time int, f *flame.Graph)) error {
+func (w *withHistory) Each(
+	ctx context.Context, name, service string, times [2]TimeRange, yield func(time int, f *flame.Graph),
+) error {
 	if oldest := w.oldest(name); !oldest.IsZero() && !times[0].From.Before(oldest) && !times[1].From.Before(oldest) {
 		return w.kept.Each(ctx, name, service, times, yield)
 	}

@@ -36,7 +36,8 @@ func (m *Model) Apply(p *pprof.Profile) (*pprof.Profile, error) {
 		}
 	}
 	if len(factors) == 0 {
-		return nil, fmt.Errorf("cost model %s has prices of %s, and the profile has %s: record what has a price, or add a price to the model", m.Name, m.list(), typeList(p))
+		return nil, fmt.Errorf("cost model %s has prices of %s, and the profile has %s: record what has a price, or "+
+			"add a price to the model", m.Name, m.list(), typeList(p))
 	}
 
 	cost := m.Cost()
@@ -61,7 +62,8 @@ func (m *Model) Apply(p *pprof.Profile) (*pprof.Profile, error) {
 		}
 		sum += at / cost.Scale
 		if sum >= math.MaxInt64 {
-			return nil, fmt.Errorf("cost model %s: the costs exceed 63 bits: choose a coarser resolution, such as micro", m.Name)
+			return nil, fmt.Errorf("cost model %s: the costs exceed 63 bits: choose a coarser resolution, such as "+
+				"micro", m.Name)
 		}
 		whole := int64(math.Round(sum)) - rounded // carries what rounding leaves
 		rounded += whole
@@ -78,9 +80,12 @@ func (m *Model) Apply(p *pprof.Profile) (*pprof.Profile, error) {
 		}
 	}
 	result = result.Compact()
-	result.Comments = append(slices.Clone(p.Comments), fmt.Sprintf("cost model %s %s: %s", m.Name, cost.Hash, strings.Join(applied, ", ")))
+	result.Comments = append(slices.Clone(p.Comments), fmt.Sprintf("cost model %s %s: %s", m.Name, cost.Hash,
+		strings.Join(applied, ", ")))
 	if sum > 0 && rounded == 0 {
-		result.Comments = append(result.Comments, fmt.Sprintf("all costs together are less than half of the smallest one, %v %s: choose a finer resolution", cost.Scale, m.Unit))
+		result.Comments = append(result.Comments,
+			fmt.Sprintf("all costs together are less than half of the smallest one, %v %s: choose a finer resolution",
+				cost.Scale, m.Unit))
 	}
 	return result, nil
 }
@@ -180,5 +185,6 @@ func (f *factor) unlisted() error {
 	if f.more {
 		names = append(names, "and others")
 	}
-	return fmt.Errorf("no price of %s by %s for %s: add them to the table, or add a price for all others (other)", stored.Printable(f.Of), stored.Printable(f.By), strings.Join(names, ", "))
+	return fmt.Errorf("no price of %s by %s for %s: add them to the table, or add a price for all others (other)",
+		stored.Printable(f.Of), stored.Printable(f.By), strings.Join(names, ", "))
 }

@@ -118,9 +118,11 @@ func explain(err error) error {
 	for _, text := range typed.Errors {
 		if match := unknown.FindStringSubmatch(text); match != nil {
 			known := keys[match[3]]
-			text = fmt.Sprintf("%s: unknown key %q: use %s", match[1], stored.Printable(match[2]), strings.Join(known, ", "))
+			text = fmt.Sprintf("%s: unknown key %q: use %s", match[1], stored.Printable(match[2]),
+				strings.Join(known, ", "))
 			if near := stored.Near(known, match[2], 1); len(near) > 0 {
-				text = fmt.Sprintf("%s: unknown key %q: did you mean %s?", match[1], stored.Printable(match[2]), near[0])
+				text = fmt.Sprintf("%s: unknown key %q: did you mean %s?", match[1], stored.Printable(match[2]),
+					near[0])
 			}
 		}
 		list = append(list, strings.ReplaceAll(text, "already set in type price.", "is twice in "))
@@ -140,7 +142,8 @@ func isName(text string) bool {
 
 // isUnit says that text has no spaces, and nothing that does not print.
 func isUnit(text string) bool {
-	return text != "" && len(text) <= maxUnit && !strings.ContainsFunc(text, func(r rune) bool { return !unicode.IsPrint(r) || unicode.IsSpace(r) || r == utf8.RuneError })
+	return text != "" && len(text) <= maxUnit && !strings.ContainsFunc(text,
+		func(r rune) bool { return !unicode.IsPrint(r) || unicode.IsSpace(r) || r == utf8.RuneError })
 }
 
 func (m *Model) check() error {
@@ -151,7 +154,8 @@ func (m *Model) check() error {
 	case !isUnit(m.Unit):
 		return fmt.Errorf("unit: give the unit of the costs in at most %d bytes without spaces, such as EUR", maxUnit)
 	case !known:
-		return fmt.Errorf("resolution: %s is none: use one, milli, micro, nano (the default) or pico", stored.Printable(m.Resolution))
+		return fmt.Errorf("resolution: %s is none: use one, milli, micro, nano (the default) or pico",
+			stored.Printable(m.Resolution))
 	case len(m.Prices) == 0:
 		return errors.New("prices: there are none: add one, such as {of: cpu, price: 0.04, per: h}")
 	case len(m.Prices) > maxPrices:
@@ -221,8 +225,9 @@ func isPrice(key string, v float64) error {
 
 // pers are what a price can be for, by the unit of the values.
 var pers = map[string]map[string]float64{
-	stored.UnitTime:  {"ns": 1, "us": 1e3, "ms": 1e6, "s": 1e9, "min": 60e9, "h": 3600e9, "day": 24 * 3600e9},
-	stored.UnitBytes: {"B": 1, "kB": 1e3, "MB": 1e6, "GB": 1e9, "TB": 1e12, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40},
+	stored.UnitTime: {"ns": 1, "us": 1e3, "ms": 1e6, "s": 1e9, "min": 60e9, "h": 3600e9, "day": 24 * 3600e9},
+	stored.UnitBytes: {"B": 1, "kB": 1e3, "MB": 1e6, "GB": 1e9, "TB": 1e12, "KiB": 1 << 10, "MiB": 1 << 20,
+		"GiB": 1 << 30, "TiB": 1 << 40},
 	stored.UnitCount: {"": 1, "1": 1, "1000": 1e3, "1000000": 1e6, "1000000000": 1e9},
 }
 
@@ -240,11 +245,13 @@ func (p *Price) divisor(unit string) (float64, error) {
 		return strings.Join(slices.DeleteFunc(list, func(s string) bool { return s == "" }), ", ")
 	}
 	if _, known := pers[unit]; unit != "" && !known {
-		return 0, fmt.Errorf("%s is in %s: prices are for times, bytes and counts", stored.Printable(p.Of), stored.Printable(unit))
+		return 0, fmt.Errorf("%s is in %s: prices are for times, bytes and counts", stored.Printable(p.Of),
+			stored.Printable(unit))
 	} else if known {
 		return 0, fmt.Errorf("per: %s is in %s: use one of %s", stored.Printable(p.Of), unit, words(unit))
 	}
-	return 0, fmt.Errorf("per: %s is unknown: use %s for times, %s for bytes, or %s for counts", stored.Printable(p.Per),
+	return 0, fmt.Errorf("per: %s is unknown: use %s for times, %s for bytes, or %s for counts",
+		stored.Printable(p.Per),
 		words(stored.UnitTime), words(stored.UnitBytes), words(stored.UnitCount))
 }
 
@@ -256,7 +263,8 @@ func (m *Model) Cost() stored.Cost {
 	if err != nil {
 		panic(err) // finite numbers and text
 	}
-	return stored.Cost{Name: m.Name, Hash: fmt.Sprintf("%x", sha256.Sum256(text))[:8], Unit: m.Unit, Scale: resolutions[m.Resolution]}
+	return stored.Cost{Name: m.Name, Hash: fmt.Sprintf("%x", sha256.Sum256(text))[:8], Unit: m.Unit,
+		Scale: resolutions[m.Resolution]}
 }
 
 // String writes the prices of a type: cpu 0.04 EUR/h.
@@ -270,7 +278,8 @@ func (p *Price) describe(unit string) string {
 	if p.By == "" {
 		return fmt.Sprintf("%s %v %s%s", stored.Printable(p.Of), *p.Price, unit, per)
 	}
-	text := fmt.Sprintf("%s by %s (%s)%s", stored.Printable(p.Of), stored.Printable(p.By), stored.Plural(len(p.Table), "price"), per)
+	text := fmt.Sprintf("%s by %s (%s)%s", stored.Printable(p.Of), stored.Printable(p.By),
+		stored.Plural(len(p.Table), "price"), per)
 	if p.Other != nil {
 		text += fmt.Sprintf(", other %v %s", *p.Other, unit)
 	}

@@ -31,7 +31,8 @@ func profileOf(types []*pprof.ValueType, labels []map[string][]string, rows ...[
 
 var (
 	timeTypes  = []*pprof.ValueType{{Type: "samples", Unit: "count"}, {Type: "cpu", Unit: "nanoseconds"}}
-	allocTypes = []*pprof.ValueType{{Type: "alloc_objects", Unit: "count"}, {Type: "alloc_space", Unit: "bytes"}, {Type: "events", Unit: "count"}}
+	allocTypes = []*pprof.ValueType{{Type: "alloc_objects", Unit: "count"}, {Type: "alloc_space", Unit: "bytes"},
+		{Type: "events", Unit: "count"}}
 )
 
 // costs are the values by method.
@@ -76,7 +77,8 @@ func TestApply(t *testing.T) {
 			map[string]int64{"a": 180_000_000, "b": 100_000}, "n EUR",
 		},
 		"CPU time and samples": { // 2 s at 3 a second, and 4 samples at 5 each
-			"{name: both, unit: points, resolution: one, prices: [{of: cpu, price: 3, per: s}, {of: samples, price: 5}]}",
+			"{name: both, unit: points, resolution: one, prices: [{of: cpu, price: 3, per: s}, {of: samples, price: " +
+				"5}]}",
 			profileOf(timeTypes, nil, []int64{4, 2_000_000_000}),
 			map[string]int64{"a": 26}, "points",
 		},
@@ -87,7 +89,8 @@ func TestApply(t *testing.T) {
 		},
 		"exact counts are of the same objects": {
 			"{name: gc, unit: EUR, resolution: one, prices: [{of: alloc_space, price: 1, per: B}]}",
-			profileOf(allocTypes, []map[string][]string{nil, {"kind": {"exact"}}}, []int64{1, 10, 1}, []int64{1, 10, 1}),
+			profileOf(allocTypes, []map[string][]string{nil, {"kind": {"exact"}}}, []int64{1, 10, 1},
+				[]int64{1, 10, 1}),
 			map[string]int64{"a": 10}, "EUR",
 		},
 		"exact counts alone": {
@@ -96,13 +99,17 @@ func TestApply(t *testing.T) {
 			map[string]int64{"a": 10}, "EUR",
 		},
 		"bytecodes": { // 10 × 1 + 3 × 100, and another at the price of all others
-			"{name: jop, unit: cycles, resolution: one, prices: [{of: bytecodes, by: opcode, table: {iadd: 1, invokestatic: 100}, other: 7}]}",
-			profileOf([]*pprof.ValueType{{Type: "bytecodes", Unit: "count"}}, opcode("iadd", "invokestatic", "pop"), []int64{10}, []int64{3}, []int64{2}),
+			"{name: jop, unit: cycles, resolution: one, prices: [{of: bytecodes, by: opcode, table: {iadd: 1, " +
+				"invokestatic: 100}, other: 7}]}",
+			profileOf([]*pprof.ValueType{{Type: "bytecodes", Unit: "count"}}, opcode("iadd", "invokestatic", "pop"),
+				[]int64{10}, []int64{3}, []int64{2}),
 			map[string]int64{"a": 10, "b": 300, "c": 14}, "cycles",
 		},
 		"causes of waits": { // idle threads cost nothing
-			"{name: seats, unit: EUR, resolution: one, prices: [{of: wall, by: cause, table: {idle: 0}, other: 2, per: s}]}",
-			profileOf([]*pprof.ValueType{{Type: "wall", Unit: "nanoseconds"}}, []map[string][]string{{"cause": {"idle"}}, {"cause": {"running"}}, nil},
+			"{name: seats, unit: EUR, resolution: one, prices: [{of: wall, by: cause, table: {idle: 0}, other: 2, " +
+				"per: s}]}",
+			profileOf([]*pprof.ValueType{{Type: "wall", Unit: "nanoseconds"}},
+				[]map[string][]string{{"cause": {"idle"}}, {"cause": {"running"}}, nil},
 				[]int64{9e9}, []int64{3e9}, []int64{1e9}),
 			map[string]int64{"b": 6, "c": 2}, "EUR",
 		},
@@ -117,7 +124,8 @@ func TestApply(t *testing.T) {
 		},
 		"calls whose number is unknown": {
 			"{name: jop, unit: cycles, resolution: one, prices: [{of: calls, price: 100}]}",
-			profileOf([]*pprof.ValueType{{Type: "calls", Unit: "count"}}, []map[string][]string{{"basis": {"estimated"}}, {"basis": {"unmeasured"}}}, []int64{10}, []int64{7}),
+			profileOf([]*pprof.ValueType{{Type: "calls", Unit: "count"}},
+				[]map[string][]string{{"basis": {"estimated"}}, {"basis": {"unmeasured"}}}, []int64{10}, []int64{7}),
 			map[string]int64{"a": 1000}, "cycles",
 		},
 		"rounding keeps the sum": { // three thirds
@@ -142,13 +150,15 @@ func TestApply(t *testing.T) {
 			}
 		}
 		cost := m.Cost()
-		if u := got.SampleType[0]; len(got.SampleType) != 1 || u.Unit != tt.unit || u.Type != "cost:"+m.Name+":"+cost.Hash || got.DefaultSampleType != u.Type {
+		if u := got.SampleType[0]; len(got.SampleType) != 1 || u.Unit != tt.unit || u.Type != "cost:"+m.Name+":"+
+			cost.Hash || got.DefaultSampleType != u.Type {
 			t.Errorf("%s: type %+v, want one in %s", name, got.SampleType, tt.unit)
 		}
 		if back, ok := stored.CostOf(got.SampleType[0]); !ok || back != cost {
 			t.Errorf("%s: %+v read back as %+v", name, cost, back)
 		}
-		if about := got.Comments; len(about) != 2 || about[0] != "kept" || !strings.HasPrefix(about[1], "cost model "+m.Name+" "+cost.Hash+": ") {
+		if about := got.Comments; len(about) != 2 || about[0] != "kept" ||
+			!strings.HasPrefix(about[1], "cost model "+m.Name+" "+cost.Hash+": ") {
 			t.Errorf("%s: comments %q", name, about)
 		}
 	}
@@ -161,14 +171,22 @@ func TestApplyErrors(t *testing.T) {
 		of    *pprof.Profile
 		want  string
 	}{
-		{"{name: m, unit: EUR, prices: [{of: cpu, price: 1, per: h}]}", profileOf(allocTypes, nil, []int64{1, 2, 3}), "has prices of cpu, and the profile has alloc_objects, alloc_space, events"},
-		{"{name: m, unit: EUR, prices: [{of: cpu, price: 1, per: GB}]}", profileOf(timeTypes, nil, []int64{1, 2}), "cpu is in nanoseconds: use one of ns, us, ms, s, min, h, day"},
-		{"{name: m, unit: EUR, prices: [{of: cpu, price: 1}]}", profileOf(timeTypes, nil, []int64{1, 2}), "cpu is in nanoseconds"},
-		{"{name: m, unit: EUR, prices: [{of: cpu, price: 1, per: h}]}", profileOf([]*pprof.ValueType{{Type: "cpu", Unit: "furlongs"}}, nil, []int64{1}), "cpu is in furlongs: prices are for times, bytes and counts"},
-		{"{name: m, unit: EUR, prices: [{of: cpu, price: 1, per: h}]}", profileOf(timeTypes, nil, []int64{1, -2}), "negative values"},
-		{"{name: m, unit: EUR, resolution: pico, prices: [{of: cpu, price: 1, per: ns}]}", profileOf(timeTypes, nil, []int64{1, math.MaxInt64}), "choose a coarser resolution"},
+		{"{name: m, unit: EUR, prices: [{of: cpu, price: 1, per: h}]}", profileOf(allocTypes, nil, []int64{1, 2, 3}),
+			"has prices of cpu, and the profile has alloc_objects, alloc_space, events"},
+		{"{name: m, unit: EUR, prices: [{of: cpu, price: 1, per: GB}]}", profileOf(timeTypes, nil, []int64{1, 2}),
+			"cpu is in nanoseconds: use one of ns, us, ms, s, min, h, day"},
+		{"{name: m, unit: EUR, prices: [{of: cpu, price: 1}]}", profileOf(timeTypes, nil, []int64{1, 2}),
+			"cpu is in nanoseconds"},
+		{"{name: m, unit: EUR, prices: [{of: cpu, price: 1, per: h}]}",
+			profileOf([]*pprof.ValueType{{Type: "cpu", Unit: "furlongs"}}, nil, []int64{1}),
+			"cpu is in furlongs: prices are for times, bytes and counts"},
+		{"{name: m, unit: EUR, prices: [{of: cpu, price: 1, per: h}]}", profileOf(timeTypes, nil, []int64{1, -2}),
+			"negative values"},
+		{"{name: m, unit: EUR, resolution: pico, prices: [{of: cpu, price: 1, per: ns}]}",
+			profileOf(timeTypes, nil, []int64{1, math.MaxInt64}), "choose a coarser resolution"},
 		{"{name: m, unit: cycles, prices: [{of: bytecodes, by: opcode, table: {iadd: 1}}]}",
-			profileOf(bytecodes, []map[string][]string{{"opcode": {"pop"}}, nil}, []int64{1}, []int64{1}), "for samples without the label, pop: add them to the table"},
+			profileOf(bytecodes, []map[string][]string{{"opcode": {"pop"}}, nil}, []int64{1}, []int64{1}),
+			"for samples without the label, pop: add them to the table"},
 	} {
 		if _, err := parse(t, tt.model).Apply(tt.of); err == nil || !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%s: %v, want an error with %q", tt.model, err, tt.want)
@@ -180,7 +198,8 @@ func TestApplyErrors(t *testing.T) {
 func TestApplyTooCoarse(t *testing.T) {
 	of := profileOf(timeTypes, nil, []int64{1, 1e9})
 	got, err := parse(t, "{name: m, unit: EUR, resolution: one, prices: [{of: cpu, price: 0.04, per: h}]}").Apply(of)
-	if err != nil || len(got.Sample) > 0 || !strings.Contains(got.Comments[len(got.Comments)-1], "choose a finer resolution") {
+	if err != nil || len(got.Sample) > 0 || !strings.Contains(got.Comments[len(got.Comments)-1],
+		"choose a finer resolution") {
 		t.Errorf("%v: %+v", err, got)
 	}
 	got, err = parse(t, "{name: m, unit: EUR, resolution: one, prices: [{of: cpu, price: 0, per: h}]}").Apply(of)
@@ -261,7 +280,8 @@ func TestExamples(t *testing.T) {
 			t.Errorf("%s does not say that its prices are assumptions", file)
 		}
 	}
-	if _, err := Read(filepath.Join(t.TempDir(), "missing.yaml")); !os.IsNotExist(err) && !strings.Contains(err.Error(), "no such file") {
+	if _, err := Read(filepath.Join(t.TempDir(), "missing.yaml")); !os.IsNotExist(err) &&
+		!strings.Contains(err.Error(), "no such file") {
 		t.Error(err)
 	}
 }

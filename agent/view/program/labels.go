@@ -58,7 +58,8 @@ func labelsIn(list []Series, w *profile.Profile) (metrics []Series, labels proce
 			switch {
 			case name == stored.LabelPID || s.Labels[name] == "": // to Prometheus an empty label is a missing one
 			case stored.IsLabel(name):
-				return nil, nil, fmt.Errorf("%s cannot set %s, a label of the agent's own: choose another name", labelMetric, name)
+				return nil, nil, fmt.Errorf("%s cannot set %s, a label of the agent's own: choose another name",
+					labelMetric, name)
 			default:
 				given = append(given, profile.Label{Name: name, Value: s.Labels[name]})
 			}

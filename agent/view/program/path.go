@@ -43,9 +43,11 @@ func checkOwned(name string) error {
 		case at == name && kind != unix.S_IFREG && kind != unix.S_IFLNK:
 			return fmt.Errorf("%s is no regular file", at)
 		case st.Uid != 0 && int(st.Uid) != os.Geteuid():
-			return fmt.Errorf("%s belongs to user %d, who could replace the program: chown root it, or put the program elsewhere", at, st.Uid)
+			return fmt.Errorf("%s belongs to user %d, who could replace the program: chown root it, or put the "+
+				"program elsewhere", at, st.Uid)
 		case kind != unix.S_IFLNK && st.Mode&(unix.S_IWGRP|unix.S_IWOTH) != 0 && !sticky:
-			return fmt.Errorf("others can write to %s and replace the program: chmod go-w it, or put the program elsewhere", at)
+			return fmt.Errorf("others can write to %s and replace the program: chmod go-w it, or put the program "+
+				"elsewhere", at)
 		}
 		if at == filepath.Dir(at) {
 			return nil

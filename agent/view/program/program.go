@@ -130,7 +130,8 @@ func Start(o Options) (*Program, error) {
 	if err := unix.CloseRange(3, ^uint(0), unix.CLOSE_RANGE_CLOEXEC); err != nil {
 		return nil, fmt.Errorf("start runner: close descriptors: %w", err)
 	}
-	cmd := exec.Command("/proc/self/exe", Verb, o.Path, strconv.Itoa(uid), strconv.Itoa(gid), o.Timeout.String(), strconv.FormatInt(o.Memory, 10))
+	cmd := exec.Command("/proc/self/exe", Verb, o.Path, strconv.Itoa(uid), strconv.Itoa(gid), o.Timeout.String(),
+		strconv.FormatInt(o.Memory, 10))
 	cmd.Env, cmd.Dir = []string{}, "/"
 	cmd.Stdin, cmd.Stdout = requestsHere, answersThere
 	// Namespaces of its own: when the runner ends, or kills all, the program's children end as
@@ -140,11 +141,13 @@ func Start(o Options) (*Program, error) {
 		requests.Close()
 		answers.Close()
 		if errors.Is(err, unix.EPERM) {
-			err = fmt.Errorf("%w; it needs CAP_SYS_ADMIN, CAP_SETUID and CAP_SETGID at the start: run serve as root, or install contrib/systemd/window-exec.conf", err)
+			err = fmt.Errorf("%w; it needs CAP_SYS_ADMIN, CAP_SETUID and CAP_SETGID at the start: run serve as root, "+
+				"or install contrib/systemd/window-exec.conf", err)
 		}
 		return nil, fmt.Errorf("start runner of %s: %w", o.Path, err)
 	}
-	p := &Program{o: o, queue: make(chan *profile.Profile, 1), runner: cmd, requests: requests, answers: answers, kept: newSeries(), labels: make(map[string]processLabels),
+	p := &Program{o: o, queue: make(chan *profile.Profile, 1), runner: cmd, requests: requests, answers: answers,
+		kept: newSeries(), labels: make(map[string]processLabels),
 		state: State{Failed: make(map[string]uint64)}}
 	// The runner says once that it has given up its privileges.
 	answer, text, err := p.receive(grace)
@@ -229,7 +232,8 @@ func (p *Program) window(w *profile.Profile) {
 		}
 		p.mu.Unlock()
 		if err != nil && !p.failing {
-			p.o.Log.Warn("the program of --window-exec failed; vmprof_window_exec_failures_total counts on", "cause", cause, "err", err)
+			p.o.Log.Warn("the program of --window-exec failed; vmprof_window_exec_failures_total counts on", "cause",
+				cause, "err", err)
 		}
 		failed = failed || err != nil
 	}
@@ -306,7 +310,8 @@ const (
 	answers
 )
 
-var causes = [answers]string{timeout: FailedTimeout, exited: FailedExit, tooLong: FailedOutput, unstarted: FailedStart, refused: FailedRunner, ready: FailedRunner}
+var causes = [answers]string{timeout: FailedTimeout, exited: FailedExit, tooLong: FailedOutput, unstarted: FailedStart,
+	refused: FailedRunner, ready: FailedRunner}
 
 // send writes a request: the lengths of the name and of the profile, and both.
 func (p *Program) send(name string, profile []byte) error {

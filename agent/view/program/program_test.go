@@ -63,7 +63,8 @@ func runs(t *testing.T, text string, timeout time.Duration, windows int, kinds .
 	for _, kind := range append(kinds, "cpu") {
 		parts = append(parts, Part{kind, sink.Time})
 	}
-	p, err := Start(Options{Path: script(t, text), User: DefaultUser, Timeout: timeout, Memory: DefaultMemory, Parts: parts, Log: slog.New(slog.NewTextHandler(t.Output(), nil))})
+	p, err := Start(Options{Path: script(t, text), User: DefaultUser, Timeout: timeout, Memory: DefaultMemory,
+		Parts: parts, Log: slog.New(slog.NewTextHandler(t.Output(), nil))})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -177,7 +178,8 @@ func TestMemory(t *testing.T) {
 
 // Windows that come too early are lost and counted, and all ends with the context.
 func TestRun(t *testing.T) {
-	p, err := Start(Options{Path: script(t, "cat >/dev/null"), User: DefaultUser, Timeout: time.Second, Memory: DefaultMemory, Log: slog.New(slog.DiscardHandler)})
+	p, err := Start(Options{Path: script(t, "cat >/dev/null"), User: DefaultUser, Timeout: time.Second,
+		Memory: DefaultMemory, Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -243,7 +245,8 @@ func TestCheckPath(t *testing.T) {
 
 func TestStartErrors(t *testing.T) {
 	path := script(t, "")
-	for user, want := range map[string]string{"root": "cannot run as root", "0": "cannot run as root", "nobody-there": "there is no user"} {
+	for user, want := range map[string]string{"root": "cannot run as root", "0": "cannot run as root",
+		"nobody-there": "there is no user"} {
 		if _, err := Start(Options{Path: path, User: user}); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want an error with %q", user, err, want)
 		}
@@ -252,7 +255,8 @@ func TestStartErrors(t *testing.T) {
 
 func TestParse(t *testing.T) {
 	list, err := parse([]byte("# TYPE a counter\na{x=\"1\"} 2\na{x=\"2\"} 3\n# TYPE b gauge\nb 4\nc{y=\"é\"} -5\n"))
-	if err != nil || len(list) != 4 || !list[0].Counter || list[1].Value != 3 || list[2].Counter || list[3].Value != -5 {
+	if err != nil || len(list) != 4 || !list[0].Counter || list[1].Value != 3 || list[2].Counter ||
+		list[3].Value != -5 {
 		t.Errorf("%v: %+v", err, list)
 	}
 	for text, want := range map[string]string{
@@ -277,21 +281,29 @@ func TestParse(t *testing.T) {
 func TestLabels(t *testing.T) {
 	process := func(pid int, comm string) *profile.Process { return &profile.Process{PID: pid, Comm: comm} }
 	w := &profile.Profile{Processes: []*profile.Process{process(1, "java"), process(2, "sh"), process(2, "java")}}
-	p := &Program{o: Options{Parts: []Part{{Name: "cpu"}, {Name: "wall"}}}, kept: newSeries(), labels: make(map[string]processLabels)}
+	p := &Program{o: Options{Parts: []Part{{Name: "cpu"}, {Name: "wall"}}}, kept: newSeries(),
+		labels: make(map[string]processLabels)}
 	for _, step := range []struct{ part, text, refused, want string }{
 		{"cpu", "process_labels{pid=\"1\",team=\"a\",tier=\"\"} 1\nn 5\n", "", "1 java team=a; "},
 		{"wall", "process_labels{pid=\"1\",team=\"b\",area=\"x\"} 1\n", "", "1 java area=x team=a; "},
 		{"cpu", "process_labels{pid=\"2\",team=\"c\"} 1\n", "", "1 java area=x team=b; 2 sh team=c; 2 java team=c; "},
-		{"cpu", "process_labels{pid=\"2\",team=\"d\"} 1\nprocess_labels{pid=\"3\",team=\"c\"} 1\n", "process 3, which the window does not have", "1 java area=x team=b; 2 sh team=c; 2 java team=c; "},
-		{"cpu", "process_labels{pid=\"2\",team=\"d\"} 2\n", "gauge of value 1", "1 java area=x team=b; 2 sh team=c; 2 java team=c; "},
-		{"cpu", "# TYPE process_labels counter\nprocess_labels{pid=\"2\",team=\"d\"} 1\n", "gauge of value 1", "1 java area=x team=b; 2 sh team=c; 2 java team=c; "},
-		{"cpu", "process_labels{team=\"d\"} 1\n", "needs the label pid", "1 java area=x team=b; 2 sh team=c; 2 java team=c; "},
-		{"cpu", "process_labels{pid=\"2\",team=\"d\"} 1\nprocess_labels{pid=\"2\"} 1\n", "twice", "1 java area=x team=b; 2 sh team=c; 2 java team=c; "},
-		{"cpu", "process_labels{pid=\"2\",cause=\"d\"} 1\n", "cannot set cause", "1 java area=x team=b; 2 sh team=c; 2 java team=c; "},
+		{"cpu", "process_labels{pid=\"2\",team=\"d\"} 1\nprocess_labels{pid=\"3\",team=\"c\"} 1\n",
+			"process 3, which the window does not have", "1 java area=x team=b; 2 sh team=c; 2 java team=c; "},
+		{"cpu", "process_labels{pid=\"2\",team=\"d\"} 2\n", "gauge of value 1",
+			"1 java area=x team=b; 2 sh team=c; 2 java team=c; "},
+		{"cpu", "# TYPE process_labels counter\nprocess_labels{pid=\"2\",team=\"d\"} 1\n", "gauge of value 1",
+			"1 java area=x team=b; 2 sh team=c; 2 java team=c; "},
+		{"cpu", "process_labels{team=\"d\"} 1\n", "needs the label pid",
+			"1 java area=x team=b; 2 sh team=c; 2 java team=c; "},
+		{"cpu", "process_labels{pid=\"2\",team=\"d\"} 1\nprocess_labels{pid=\"2\"} 1\n", "twice",
+			"1 java area=x team=b; 2 sh team=c; 2 java team=c; "},
+		{"cpu", "process_labels{pid=\"2\",cause=\"d\"} 1\n", "cannot set cause",
+			"1 java area=x team=b; 2 sh team=c; 2 java team=c; "},
 		{"cpu", "", "", "1 java area=x team=b; "},
 		{"wall", "", "", ""},
 	} {
-		if err := p.take(w, step.part, step.text); (err == nil) != (step.refused == "") || err != nil && !strings.Contains(err.Error(), step.refused) {
+		if err := p.take(w, step.part, step.text); (err == nil) != (step.refused == "") || err != nil &&
+			!strings.Contains(err.Error(), step.refused) {
 			t.Errorf("%s: %v, want an error with %q", step.text, err, step.refused)
 		}
 		// Another process with the pid of a labelled one has none.
@@ -346,7 +358,8 @@ func TestSeries(t *testing.T) {
 		{"alloc", "d 1\nd 2\n", "twice"},
 		{"alloc", "d 1\n", ""},
 	} {
-		if err := add(step.part, step.text); (err == nil) != (step.want == "") || err != nil && !strings.Contains(err.Error(), step.want) {
+		if err := add(step.part, step.text); (err == nil) != (step.want == "") || err != nil &&
+			!strings.Contains(err.Error(), step.want) {
 			t.Errorf("%s %.30q: %v, want %q", step.part, step.text, err, step.want)
 		}
 	}

@@ -106,7 +106,8 @@ func confine(uid, gid, memory string) error {
 		return err
 	}
 	for resource, limit := range map[int]uint64{
-		unix.RLIMIT_DATA: m, unix.RLIMIT_NPROC: maxTasks, unix.RLIMIT_FSIZE: maxFile, unix.RLIMIT_NOFILE: maxOpen, unix.RLIMIT_CORE: 0,
+		unix.RLIMIT_DATA: m, unix.RLIMIT_NPROC: maxTasks, unix.RLIMIT_FSIZE: maxFile, unix.RLIMIT_NOFILE: maxOpen,
+		unix.RLIMIT_CORE: 0,
 	} {
 		if err := syscall.Setrlimit(resource, &syscall.Rlimit{Cur: limit, Max: limit}); err != nil {
 			return fmt.Errorf("set limit %d: %w", resource, err)
@@ -151,7 +152,8 @@ func run(path, name string, profile []byte, limit time.Duration) (answer, string
 	defer stop()
 	out, errs := &bounded{most: maxOutput, full: stop}, &bounded{most: maxErrors}
 	cmd := exec.CommandContext(ctx, path)
-	cmd.Env = []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/", "LANG=C.UTF-8", "VMPROF_KIND=" + name}
+	cmd.Env = []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/", "LANG=C.UTF-8",
+		"VMPROF_KIND=" + name}
 	cmd.Dir = "/"
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(profile), out, errs
 	cmd.WaitDelay = stray

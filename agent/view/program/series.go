@@ -43,19 +43,22 @@ func parse(text []byte) (list []Series, err error) {
 		of := families[name]
 		counter := of.GetType() == dto.MetricType_COUNTER
 		if !counter && of.GetType() != dto.MetricType_GAUGE && of.GetType() != dto.MetricType_UNTYPED {
-			return nil, fmt.Errorf("%s is a %s: use gauges, which are of the last window, and counters, which are added up", name, strings.ToLower(of.GetType().String()))
+			return nil, fmt.Errorf("%s is a %s: use gauges, which are of the last window, and counters, which are "+
+				"added up", name, strings.ToLower(of.GetType().String()))
 		}
 		if len(name) > maxNameLen {
 			return nil, fmt.Errorf("a name has more than %d bytes", maxNameLen)
 		}
 		for _, m := range of.Metric {
-			s := Series{Name: name, Labels: make(map[string]string), Counter: counter, Value: m.GetGauge().GetValue() + m.GetUntyped().GetValue() + m.GetCounter().GetValue()}
+			s := Series{Name: name, Labels: make(map[string]string), Counter: counter, Value: m.GetGauge().GetValue() +
+				m.GetUntyped().GetValue() + m.GetCounter().GetValue()}
 			for _, l := range m.Label {
 				if len(l.GetValue()) > maxLabelLen || len(l.GetName()) > maxNameLen {
 					return nil, fmt.Errorf("%s: label %s has more than %d bytes", name, l.GetName(), maxLabelLen)
 				}
 				if strings.HasPrefix(l.GetName(), "__") || stored.Printable(l.GetValue()) != l.GetValue() {
-					return nil, fmt.Errorf("%s: label %s begins with __ or has characters that do not print", name, stored.Printable(l.GetName()))
+					return nil, fmt.Errorf("%s: label %s begins with __ or has characters that do not print", name,
+						stored.Printable(l.GetName()))
 				}
 				s.Labels[l.GetName()] = l.GetValue()
 			}
@@ -127,7 +130,8 @@ func (k *series) add(part string, list []Series) error {
 		total += len(of)
 		for key := range gauges {
 			if _, twice := of[key]; twice {
-				return fmt.Errorf("%s is reported of two kinds of events: add a label, such as the kind (VMPROF_KIND)", gauges[key].Name)
+				return fmt.Errorf("%s is reported of two kinds of events: add a label, such as the kind (VMPROF_KIND)",
+					gauges[key].Name)
 			}
 		}
 	}

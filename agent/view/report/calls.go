@@ -75,8 +75,9 @@ func (b bases) legend(engine string) string {
 // countedMeans are the bases of the calls of record --count, whose breakpoints may stand only some
 // of the time, or in some threads.
 var countedMeans = map[profile.Basis]string{
-	profile.Counted:   "every call that entered the method's code, by a breakpoint there",
-	profile.Estimated: "calls that entered the method's code, counted in a part of the time or of the threads and scaled to all",
+	profile.Counted: "every call that entered the method's code, by a breakpoint there",
+	profile.Estimated: "calls that entered the method's code, counted in a part of the time or of the threads and " +
+		"scaled to all",
 }
 
 type (
@@ -105,9 +106,14 @@ func callsByEngine(p *pprof.Profile) ([]*engineCalls, error) {
 	}
 	var all []*engineCalls
 	for _, c := range stored {
-		i, known := slices.BinarySearchFunc(all, c.Engine, func(e *engineCalls, name string) int { return strings.Compare(e.engine, name) })
+		i, known := slices.BinarySearchFunc(all, c.Engine, func(e *engineCalls,
+			name string) int {
+			return strings.Compare(e.engine, name)
+		})
 		if !known {
-			all = slices.Insert(all, i, &engineCalls{engine: c.Engine, graph: new(nameGraph), bases: make(map[nameEdge]bases), within: make(map[nameEdge]profile.Interval), unmeasured: make(map[nameEdge]bool)})
+			all = slices.Insert(all, i, &engineCalls{engine: c.Engine, graph: new(nameGraph),
+				bases: make(map[nameEdge]bases), within: make(map[nameEdge]profile.Interval),
+				unmeasured: make(map[nameEdge]bool)})
 		}
 		all[i].add(c)
 	}

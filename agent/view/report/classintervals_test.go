@@ -129,9 +129,11 @@ func TestClassIntervals(t *testing.T) {
 		for class, n := range written {
 			const most = 0.05
 			share := float64(wrong[class]) / runs
-			t.Logf("slices %v: of class %q %d of %d intervals are wrong", slices, allocatedClasses[class], wrong[class], n)
+			t.Logf("slices %v: of class %q %d of %d intervals are wrong", slices, allocatedClasses[class], wrong[class],
+				n)
 			if share > most+4*math.Sqrt(most*(1-most)/runs) {
-				t.Errorf("slices %v: %.1f %% of profiles have a wrong interval of class %q", slices, 100*share, allocatedClasses[class])
+				t.Errorf("slices %v: %.1f %% of profiles have a wrong interval of class %q", slices, 100*share,
+					allocatedClasses[class])
 			}
 		}
 		if !slices && (written[0] != runs || written[1] != runs) {

@@ -36,7 +36,8 @@ func sumContexts(lines []stored.ProcessContexts) []*processContexts {
 		id := process{l.Comm, l.PID, l.Mode}
 		sum := index[id]
 		if sum == nil {
-			sum = &processContexts{stored.ProcessContexts{Comm: l.Comm, PID: l.PID, Window: l.Window, Contexts: profile.Contexts{Mode: l.Mode}}}
+			sum = &processContexts{stored.ProcessContexts{Comm: l.Comm, PID: l.PID, Window: l.Window,
+				Contexts: profile.Contexts{Mode: l.Mode}}}
 			index[id] = sum
 			order = append(order, sum)
 		}
@@ -77,7 +78,8 @@ func (sum *processContexts) add(l *stored.ProcessContexts) {
 
 // ErrNoContexts is the error of Contexts if all stacks of a profile were walked. It says how to
 // record one where they were not.
-var ErrNoContexts = errors.New("the profile has no information on contexts: record one with vmprof-agent record --context=chain")
+var ErrNoContexts = errors.New("the profile has no information on contexts: record one with vmprof-agent record " +
+	"--context=chain")
 
 // Contexts writes how the contexts in a profile were found if not every stack was walked, a line
 // for each process. The tables are Table 1 of Inoue and Nakatani (OOPSLA 2009, section 7.3), also
@@ -142,7 +144,11 @@ func (t *contextTables) table(title string, head [][]string, cells func(*process
 	for _, r := range t.rows {
 		if c := cells(r); c != nil {
 			name := r.Process()
-			g.Rows = append(g.Rows, layout.Row{Cells: c, Name: func(width int) string { return layout.KeepEnd(name, width) }}) // with the pid
+			// with the pid
+			g.Rows = append(g.Rows, layout.Row{Cells: c, Name: func(width int) string {
+				return layout.KeepEnd(name,
+					width)
+			}})
 		}
 	}
 	if len(g.Rows) == 0 {
@@ -197,7 +203,8 @@ func (t *contextTables) learned() {
 
 // unique is the right half of Table 1, twice.
 func (t *contextTables) unique() {
-	t.table("Samples with unique callers for this many levels, by method and depth as in the paper, and with the call site",
+	t.table("Samples with unique callers for this many levels, by method and depth as in the paper, and with the "+
+		"call site",
 		[][]string{
 			{"depth", "depth", "depth", "site", "site", "site"},
 			{">= 1", ">= 3", "all", ">= 1", ">= 3", "all"},
@@ -221,16 +228,19 @@ func (t *contextTables) found() {
 		title += fmt.Sprintf(", in %d windows", t.windows)
 	}
 	before := t.tables
-	t.table(title, [][]string{{"samples", "walked", "linked", "ambiguous", "fitted", "unplaced"}}, func(l *processContexts) []string {
-		cells := []string{fmt.Sprintf("%.0f", l.samples())}
-		for _, n := range []uint64{l.Walked, l.Linked, l.Ambiguous, l.Fitted, l.Unplaced} {
-			cells = append(cells, stored.Percent(float64(n), l.samples()))
-		}
-		return cells
-	})
+	t.table(title, [][]string{{"samples", "walked", "linked", "ambiguous", "fitted", "unplaced"}},
+		func(l *processContexts) []string {
+			cells := []string{fmt.Sprintf("%.0f", l.samples())}
+			for _, n := range []uint64{l.Walked, l.Linked, l.Ambiguous, l.Fitted, l.Unplaced} {
+				cells = append(cells, stored.Percent(float64(n), l.samples()))
+			}
+			return cells
+		})
 	if t.tables > before {
-		layout.Fold(t.out, "linked: not walked to the root; of these, ambiguous: several contexts fit and share the weight, "+
-			"fitted: none fits, and the context of a possible caller or callee is used, unplaced: unknown beyond the first caller", t.opts.Width)
+		layout.Fold(t.out, "linked: not walked to the root; of these, ambiguous: several contexts fit and share the "+
+			"weight, "+
+			"fitted: none fits, and the context of a possible caller or callee is used, unplaced: unknown beyond the "+
+			"first caller", t.opts.Width)
 	}
 }
 
@@ -303,10 +313,12 @@ func (h *hotContexts) edges() {
 	}
 	slices.SortStableFunc(edges, func(a, b cct.NodeID) int { return cmp.Compare(h.entered[b], h.entered[a]) })
 	edges, _ = layout.First(h.opts.N, edges)
-	g := layout.Grid{Head: []layout.Row{{Cells: []string{"share", stored.TypeEntries, h.unit}, Name: layout.Heading("context that was entered")}}}
+	g := layout.Grid{Head: []layout.Row{{Cells: []string{"share", stored.TypeEntries, h.unit},
+		Name: layout.Heading("context that was entered")}}}
 	for _, id := range edges {
 		g.Rows = append(g.Rows, layout.Row{Cells: []string{
-			stored.Percent(float64(h.entered[id]), float64(total)), fmt.Sprint(h.entered[id]), h.amount(h.tree.Node(id).Self),
+			stored.Percent(float64(h.entered[id]), float64(total)), fmt.Sprint(h.entered[id]),
+			h.amount(h.tree.Node(id).Self),
 		}, Name: h.path(id)})
 	}
 	fmt.Fprintf(h.out, "\nHottest edges: number of samples that found a context newly entered\n")

@@ -20,10 +20,13 @@ import (
 func TestContextsGolden(t *testing.T) {
 	chained, partial := sinktest.MustPprof(t, sinktest.ShopChained()), sinktest.MustPprof(t, sinktest.ShopPartial())
 	sinktest.Golden(t, "chained.contexts.golden", sinktest.Show(t, report.Contexts, chained, nil))
-	sinktest.Golden(t, "chained.tree.golden", sinktest.Show(t, report.Tree, chained, nil)+sinktest.Show(t, sinktest.ViewFooter, chained, nil))
+	sinktest.Golden(t, "chained.tree.golden", sinktest.Show(t, report.Tree, chained, nil)+
+		sinktest.Show(t, sinktest.ViewFooter, chained, nil))
 	sinktest.Golden(t, "partial.contexts.golden", sinktest.Show(t, report.Contexts, partial, nil))
-	sinktest.Golden(t, "partial.tree.golden", sinktest.Show(t, report.Tree, partial, nil)+sinktest.Show(t, sinktest.ViewFooter, partial, nil))
-	sinktest.Golden(t, "partial.pprof.golden", sinktest.LocalTime.ReplaceAllString(sinktest.Reparse(t, partial).String(), "Time: (local)"))
+	sinktest.Golden(t, "partial.tree.golden", sinktest.Show(t, report.Tree, partial, nil)+
+		sinktest.Show(t, sinktest.ViewFooter, partial, nil))
+	sinktest.Golden(t, "partial.pprof.golden", sinktest.LocalTime.ReplaceAllString(sinktest.Reparse(t,
+		partial).String(), "Time: (local)"))
 
 	// Several windows: two JVMs, one of which chains and is there from the second window on.
 	first, second := sinktest.ShopPartial(), sinktest.ShopPartial()
@@ -37,7 +40,8 @@ func TestContextsGolden(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	sinktest.Golden(t, "windows.contexts.golden", sinktest.Show(t, report.Contexts, sinktest.MustStored(t, w), &report.ViewOptions{N: 3, Width: 79}))
+	sinktest.Golden(t, "windows.contexts.golden", sinktest.Show(t, report.Contexts, sinktest.MustStored(t, w),
+		&report.ViewOptions{N: 3, Width: 79}))
 }
 
 func TestContextsFitTerminal(t *testing.T) {
@@ -53,9 +57,11 @@ func TestContextsFitTerminal(t *testing.T) {
 }
 
 func TestContextsErrors(t *testing.T) {
-	for _, p := range []*pprof.Profile{sinktest.MustPprof(t, sinktest.Shop()), {}, sinktest.MustPprof(t, sinktest.ShopCalls())} {
+	for _, p := range []*pprof.Profile{sinktest.MustPprof(t, sinktest.Shop()), {},
+		sinktest.MustPprof(t, sinktest.ShopCalls())} {
 		var out bytes.Buffer
-		if err := report.Contexts(&out, p, nil); !errors.Is(err, report.ErrNoContexts) || !strings.Contains(err.Error(), "--context=chain") || out.Len() > 0 {
+		if err := report.Contexts(&out, p, nil); !errors.Is(err, report.ErrNoContexts) ||
+			!strings.Contains(err.Error(), "--context=chain") || out.Len() > 0 {
 			t.Errorf("Contexts = %v with %d bytes written", err, out.Len())
 		}
 	}
@@ -68,26 +74,33 @@ func TestContextsErrors(t *testing.T) {
 	}
 	var many []stored.ProcessContexts
 	for pid := range int64(100) {
-		many = append(many, stored.ProcessContexts{Comm: "java", PID: pid, Contexts: profile.Contexts{Mode: profile.ContextChain, Walked: 1}})
+		many = append(many, stored.ProcessContexts{Comm: "java", PID: pid,
+			Contexts: profile.Contexts{Mode: profile.ContextChain, Walked: 1}})
 	}
 	store(many...)
-	if got := sinktest.Show(t, report.Contexts, p, &report.ViewOptions{N: 2, Width: 79}); !strings.Contains(got, "java (pid 1)\n98 more lines\n") {
+	if got := sinktest.Show(t, report.Contexts, p, &report.ViewOptions{N: 2, Width: 79}); !strings.Contains(got,
+		"java (pid 1)\n98 more lines\n") {
 		t.Errorf("not two of a hundred processes:\n%s", got)
 	}
 	// Of what nothing was learned, nothing is shown but that.
-	if got := sinktest.Show(t, report.Contexts, p, nil); strings.Contains(got, "Contexts learned") || !strings.HasPrefix(got, "How the contexts") {
+	if got := sinktest.Show(t, report.Contexts, p, nil); strings.Contains(got, "Contexts learned") ||
+		!strings.HasPrefix(got, "How the contexts") {
 		t.Errorf("nothing was learned:\n%s", got)
 	}
 	// Nothing that a file says makes a view fail that could show it.
 	store(stored.ProcessContexts{Comm: "java", PID: 1, Contexts: profile.Contexts{
-		Mode: profile.ContextChain, Walked: math.MaxUint64, Linked: math.MaxUint64, Shared: 7, BySite: [3]uint64{9, 9, 9},
+		Mode: profile.ContextChain, Walked: math.MaxUint64, Linked: math.MaxUint64, Shared: 7,
+		BySite: [3]uint64{9, 9, 9},
 	}})
-	if got := sinktest.Show(t, report.Contexts, p, nil); !strings.Contains(got, "7 (-)") || !strings.Contains(got, "36893488147419103232") || !strings.Contains(got, " - ") || strings.Contains(got, "NaN") {
+	if got := sinktest.Show(t, report.Contexts, p, nil); !strings.Contains(got, "7 (-)") ||
+		!strings.Contains(got, "36893488147419103232") || !strings.Contains(got, " - ") ||
+		strings.Contains(got, "NaN") {
 		t.Errorf("huge numbers:\n%s", got)
 	}
 	// Metadata that cannot be read is no metadata that is missing.
 	p.Comments = []string{strings.Replace(p.Comments[len(p.Comments)-1], "{", "[", 1)}
-	if err := report.Contexts(new(bytes.Buffer), p, nil); err == nil || errors.Is(err, report.ErrNoContexts) || !strings.Contains(err.Error(), "malformed") {
+	if err := report.Contexts(new(bytes.Buffer), p, nil); err == nil || errors.Is(err, report.ErrNoContexts) ||
+		!strings.Contains(err.Error(), "malformed") {
 		t.Errorf("Contexts of malformed metadata = %v", err)
 	}
 }
@@ -110,7 +123,8 @@ func TestReportHasContexts(t *testing.T) {
 
 func TestFooterTellsOfDoubts(t *testing.T) {
 	sampled := func(of profile.Certainty, weight uint64) *profile.Thread {
-		return &profile.Thread{TID: 1, Context: of, Tree: sinktest.ContextTree(sinktest.Sampled{Weight: weight, Frames: sinktest.Stack{sinktest.Fib}})}
+		return &profile.Thread{TID: 1, Context: of, Tree: sinktest.ContextTree(sinktest.Sampled{Weight: weight,
+			Frames: sinktest.Stack{sinktest.Fib}})}
 	}
 	chain := &profile.Contexts{Mode: profile.ContextChain}
 	for _, test := range []struct {
@@ -119,22 +133,28 @@ func TestFooterTellsOfDoubts(t *testing.T) {
 		want     string // "" for nothing
 	}{
 		{nil, []*profile.Thread{sampled(profile.Certain, 1)}, ""},
-		{chain, []*profile.Thread{sampled(profile.Certain, 1)}, "contexts (chain): one fits each sample (docs/accuracy.md shows how often it is right)\n"},
-		{&profile.Contexts{Mode: profile.ContextPartial}, nil, "contexts (partial): one fits each sample (docs/accuracy.md shows how often it is right)\n"},
+		{chain, []*profile.Thread{sampled(profile.Certain, 1)},
+			"contexts (chain): one fits each sample (docs/accuracy.md shows how often it is right)\n"},
+		{&profile.Contexts{Mode: profile.ContextPartial}, nil,
+			"contexts (partial): one fits each sample (docs/accuracy.md shows how often it is right)\n"},
 		{chain, []*profile.Thread{sampled(profile.Certain, 3), sampled(profile.Ambiguous, 1)},
 			"contexts (chain): for 25.0% of the samples several fit and share the weight (ambiguous)\n"},
 		{chain, []*profile.Thread{sampled(profile.Certain, 9999), sampled(profile.Unplaced, 1)},
-			"contexts (chain): for less than 0.1% of the samples the callers beyond the first are unknown (unplaced)\n"},
+			"contexts (chain): for less than 0.1% of the samples the callers beyond the first are unknown " +
+				"(unplaced)\n"},
 		{nil, []*profile.Thread{sampled(profile.Fitted, 1), sampled(profile.Unplaced, 3)},
-			"contexts: for 25.0% of the samples none fits, and the context of a possible caller or callee is used (fitted); for 75.0% the callers beyond the first are unknown (unplaced)\n"},
+			"contexts: for 25.0% of the samples none fits, and the context of a possible caller or callee is used " +
+				"(fitted); for 75.0% the callers beyond the first are unknown (unplaced)\n"},
 	} {
-		p := sinktest.MustPprof(t, &profile.Profile{Period: 1, Processes: []*profile.Process{{PID: 1, Comm: "java", Contexts: test.contexts, Threads: test.threads}}})
+		p := sinktest.MustPprof(t, &profile.Profile{Period: 1, Processes: []*profile.Process{{PID: 1, Comm: "java",
+			Contexts: test.contexts, Threads: test.threads}}})
 		got := sinktest.Show(t, sinktest.ViewFooter, p, &report.ViewOptions{})
 		if _, line, _ := strings.Cut(got, "\n"); line != test.want {
 			t.Errorf("%q, want %q", line, test.want)
 		}
 	}
-	p := sinktest.MustPprof(t, &profile.Profile{Processes: []*profile.Process{{PID: 1, Comm: "java", Contexts: &profile.Contexts{Mode: profile.ContextWalk, Walked: 1}}}})
+	p := sinktest.MustPprof(t, &profile.Profile{Processes: []*profile.Process{{PID: 1, Comm: "java",
+		Contexts: &profile.Contexts{Mode: profile.ContextWalk, Walked: 1}}}})
 	if got := sinktest.Show(t, sinktest.ViewFooter, p, nil); strings.Contains(got, "contexts") {
 		t.Errorf("the footer mentions contexts although every stack was walked:\n%s", got)
 	}

@@ -43,7 +43,8 @@ func (t *tally) draw(e *storedEvents, sample *pprof.Sample, each float64) {
 	}
 	key := dividedTime{
 		stacks.ProcessID(sample), stacks.Number(sample, stored.LabelTID), stacks.Number(sample, stored.LabelWindow),
-		stacks.Label(sample, stored.LabelState) == cause.Running, stored.ThreadGroup(stacks.Label(sample, stored.LabelThread)),
+		stacks.Label(sample, stored.LabelState) == cause.Running,
+		stored.ThreadGroup(stacks.Label(sample, stored.LabelThread)),
 	}
 	t.divided = map[dividedTime]drawnTime{key: {time, time * each}}
 }
@@ -179,5 +180,6 @@ func vagueTimes(p *pprof.Profile) string {
 	if vague <= muchVague*busy.values[main] {
 		return ""
 	}
-	return fmt.Sprintf("%s of the time of threads that were not idle is in methods with few samples, or few short waits that were drawn", percent(vague/busy.values[main]))
+	return fmt.Sprintf("%s of the time of threads that were not idle is in methods with few samples, or few short "+
+		"waits that were drawn", percent(vague/busy.values[main]))
 }

@@ -96,7 +96,8 @@ func TestTimeIntervals(t *testing.T) {
 					}
 				}
 				share := float64(wrong) / math.Max(float64(written), 1)
-				t.Logf("%d threads, %v draws each, divided %v, alike %v: %d of %d intervals are wrong", d.threads, d.draws, d.divided, d.alike, wrong, written)
+				t.Logf("%d threads, %v draws each, divided %v, alike %v: %d of %d intervals are wrong", d.threads,
+					d.draws, d.divided, d.alike, wrong, written)
 				const most = 0.05
 				if share > most+4*math.Sqrt(most*(1-most)/math.Max(float64(written), 1)) {
 					t.Errorf("%.1f %% are wrong", 100*share)

@@ -103,14 +103,16 @@ func (w *edgeWriter) edges() {
 		for _, e := range rest {
 			sum += e.Weight
 		}
-		fmt.Fprintf(w.out, "%6.1f%% %*s  %s\n", w.share(sum), count, w.number(sum), stored.Plural(len(rest), "more edge"))
+		fmt.Fprintf(w.out, "%6.1f%% %*s  %s\n", w.share(sum), count, w.number(sum),
+			stored.Plural(len(rest), "more edge"))
 	}
 	w.onlySeenEdges(w.opts.N - len(shown))
 	if used != 0 {
 		layout.Fold(w.out, "marks: "+used.legend(w.engine), w.opts.Width)
 	}
 	if w.onlyMade() {
-		layout.Fold(w.out, "calls of methods that were compiled into their callers are not in the list: record --logical estimates them", w.opts.Width)
+		layout.Fold(w.out, "calls of methods that were compiled into their callers are not in the list: record "+
+			"--logical estimates them", w.opts.Width)
 	}
 	if n := w.graph.Overflow(); n > 0 {
 		fmt.Fprintf(w.out, "too many edges: %.0f calls are omitted\n", n)
@@ -123,7 +125,8 @@ func (w *edgeWriter) onlyMade() bool {
 	for _, b := range w.bases {
 		all |= b
 	}
-	return w.engine != stored.EngineCount && all&basisOf(profile.Estimated.String()) != 0 && all&basisOf(profile.Inferred.String()) == 0
+	return w.engine != stored.EngineCount && all&basisOf(profile.Estimated.String()) != 0 &&
+		all&basisOf(profile.Inferred.String()) == 0
 }
 
 // onlySeenEdges lists edges that stacks or code have, and of which nothing says how often they are
@@ -140,7 +143,8 @@ func (w *edgeWriter) onlySeenEdges(n int) {
 	fmt.Fprintf(w.out, "number of calls unknown (seen in stacks or code only): %s\n", stored.Plural(len(list), "edge"))
 	for _, e := range list[:n] {
 		const indent = "  "
-		fmt.Fprint(w.out, indent, layout.Arrowed(e.Caller+w.sites.Suffix(e.Caller, e.Site), e.Callee, layout.Room(w.opts.Width, len(indent))), "\n")
+		fmt.Fprint(w.out, indent, layout.Arrowed(e.Caller+w.sites.Suffix(e.Caller, e.Site), e.Callee,
+			layout.Room(w.opts.Width, len(indent))), "\n")
 	}
 }
 
@@ -170,7 +174,8 @@ func (w *edgeWriter) callSites() {
 	w.virtualSites(virtual)
 	w.lines(lines)
 	if unknown > 0 {
-		layout.Fold(w.out, fmt.Sprintf("unknown call site: %.1f%% of the calls, for which virtual calls are unknown", w.share(unknown)), w.opts.Width)
+		layout.Fold(w.out, fmt.Sprintf("unknown call site: %.1f%% of the calls, for which virtual calls are unknown",
+			w.share(unknown)), w.opts.Width)
 	}
 }
 
@@ -191,7 +196,8 @@ func (w *edgeWriter) virtualSites(sites []callSite) {
 		fmt.Fprintf(w.out, "%7s  %s\n", "", stored.Plural(len(rest), "more call site"))
 	}
 	if marked {
-		layout.Fold(w.out, fmt.Sprintf("> has more than %.0f%% of the calls at its site: a candidate for guarded inlining", 100*cct.GuardedShare), w.opts.Width)
+		layout.Fold(w.out, fmt.Sprintf("> has more than %.0f%% of the calls at its site: a candidate for guarded "+
+			"inlining", 100*cct.GuardedShare), w.opts.Width)
 	}
 }
 
@@ -208,14 +214,16 @@ func (w *edgeWriter) lines(lines []callSite) {
 	if len(rest) > 0 {
 		fmt.Fprintf(w.out, "%7s  %s\n", "", stored.Plural(len(rest), "more line"))
 	}
-	layout.Fold(w.out, "the column of a call is unknown: a line may contain one virtual call or several calls", w.opts.Width)
+	layout.Fold(w.out, "the column of a call is unknown: a line may contain one virtual call or several calls",
+		w.opts.Width)
 }
 
 // targets writes a place, with what its name is followed by, and what is called there. The first
 // targets are marked.
 func (w *edgeWriter) targets(s *callSite, suffix string, marked int) {
 	head := fmt.Sprintf("%6.1f%%  ", w.share(s.Weight))
-	fmt.Fprint(w.out, head, layout.Shorten(s.Caller+w.sites.Suffix(s.Caller, s.Site)+suffix, layout.Room(w.opts.Width, len(head))), "\n")
+	fmt.Fprint(w.out, head, layout.Shorten(s.Caller+w.sites.Suffix(s.Caller, s.Site)+suffix,
+		layout.Room(w.opts.Width, len(head))), "\n")
 	shown, rest := layout.First(maxTargets, s.Targets)
 	if w.opts.N == 0 {
 		shown, rest = s.Targets, nil
@@ -364,7 +372,8 @@ func newLayerRows(p *pprof.Profile, opts *ViewOptions) ([]*layerRow, error) {
 		list = append(list, r)
 	}
 	slices.SortFunc(list, func(a, b *layerRow) int {
-		return cmp.Or(cmp.Compare(b.total, a.total), strings.Compare(a.process, b.process), strings.Compare(a.engine, b.engine))
+		return cmp.Or(cmp.Compare(b.total, a.total), strings.Compare(a.process, b.process),
+			strings.Compare(a.engine, b.engine))
 	})
 	return list, nil
 }

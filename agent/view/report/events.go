@@ -178,9 +178,10 @@ type tally struct {
 	// Poisson number of them, so that the variance of their sum n w is n w², which is value²/n.
 	// Values that were not estimated have none.
 	variance float64
-	unsited  float64                   // the part of the main value that no observed event stands for
-	drawn    float64                   // OffCPU, Wall: the part of the main value that draws stand for
-	divided  map[dividedTime]drawnTime // Wall: of which variance is not, as it depends on the rest; nil if there is none
+	unsited  float64 // the part of the main value that no observed event stands for
+	drawn    float64 // OffCPU, Wall: the part of the main value that draws stand for
+	// Wall: of which variance is not, as it depends on the rest; nil if there is none
+	divided map[dividedTime]drawnTime
 }
 
 func (t *tally) add(other tally) {
@@ -249,7 +250,8 @@ func partOf(kind profile.EventKind, sample *pprof.Sample) eventPart {
 		part.class = stacks.Label(sample, stored.LabelCause)
 		return part
 	}
-	part.what, part.place, part.field = stacks.Label(sample, stored.LabelKind), stacks.Label(sample, stored.LabelPlace), stacks.Label(sample, stored.LabelField)
+	part.what, part.place, part.field = stacks.Label(sample, stored.LabelKind), stacks.Label(sample, stored.LabelPlace),
+		stacks.Label(sample, stored.LabelField)
 	if offsets := sample.NumLabel[stored.LabelOffset]; len(offsets) > 0 {
 		part.offset, part.atOffset = offsets[0], true
 	}
@@ -326,20 +328,24 @@ func EventView(p *pprof.Profile) func(io.Writer, *pprof.Profile, *ViewOptions) e
 type storedEvents struct {
 	kind    profile.EventKind
 	stacks  *stacks.Samples
-	columns []int      // of the values
-	events  int        // the column of events
-	draws   bool       // OffCPU, Wall: samples have LabelDraw where they are not exact
-	effect  float64    // what variances are multiplied by: 1 unless part of the time was not observed, or events were lost
-	stated  *statedSum // by the metadata; nil if it has no sums
+	columns []int // of the values
+	events  int   // the column of events
+	draws   bool  // OffCPU, Wall: samples have LabelDraw where they are not exact
+	// what variances are multiplied by: 1 unless part of the time was not observed, or events were
+	// lost
+	effect float64
+	stated *statedSum // by the metadata; nil if it has no sums
 }
 
 // readEvents fails if p is not of that kind of events, or if its values cannot be added up.
 func readEvents(p *pprof.Profile, kind profile.EventKind) (*storedEvents, error) {
 	if is, ok := stacks.EventKindOf(p); !ok || is != kind {
 		name := stacks.EventNames[kind]
-		return nil, fmt.Errorf("the profile has no %s: record some with vmprof-agent record %s", name.Events, name.Record)
+		return nil, fmt.Errorf("the profile has no %s: record some with vmprof-agent record %s", name.Events,
+			name.Record)
 	}
-	e := &storedEvents{kind: kind, effect: 1, draws: (kind == profile.OffCPU || kind == profile.Wall) && haveDraws(p.Sample)}
+	e := &storedEvents{kind: kind, effect: 1, draws: (kind == profile.OffCPU || kind == profile.Wall) &&
+		haveDraws(p.Sample)}
 	types, _ := stored.EventTypes(kind)
 	for i, t := range types {
 		if i >= len(kind.Values()) || kind.Values()[i] != stored.ValueSum {

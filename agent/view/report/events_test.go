@@ -26,7 +26,8 @@ var coverageLine = regexp.MustCompile("scaled to all|nothing was observed")
 func TestPartlyObserved(t *testing.T) {
 	observed := func(of time.Duration, slices int, within float64) *profile.Profile {
 		p := sinktest.Only(profile.Allocations) // 10 MiB of 151 events
-		p.Processes[1].Events[0].Coverage = &profile.Coverage{Time: 10 * time.Second, Observed: of, Slices: slices, Chosen: within}
+		p.Processes[1].Events[0].Coverage = &profile.Coverage{Time: 10 * time.Second, Observed: of, Slices: slices,
+			Chosen: within}
 		return p
 	}
 	lossy := observed(10*time.Second, 0, 1<<20)
@@ -44,15 +45,21 @@ func TestPartlyObserved(t *testing.T) {
 		{"all the time", observed(10*time.Second, 0, 1<<20), "", "10.5MB (±10.0%)", 0},
 		{"each one", observed(10*time.Second, 0, 0), "", "10.5MB (exact)", 0},
 		{"a moment is missing", observed(9990*time.Millisecond, 0, 1<<20), "", "10.5MB (±10.0%)", 0},
-		{"some lost", lossy, "java (pid 1234): up to 3.0% of the events were lost; values are scaled to all of them: 10485760 ± 1048576 bytes", "(±10.0%)", 0},
-		{"its beginning is missing", late, "java (pid 1234): nothing was observed in its first 800ms: 10485760 ± 1048576 bytes since then", "nothing was observed in its first 800ms",
+		{"some lost", lossy, "java (pid 1234): up to 3.0% of the events were lost; values are scaled to all of them: " +
+			"10485760 ± 1048576 bytes", "(±10.0%)", 0},
+		{"its beginning is missing", late,
+			"java (pid 1234): nothing was observed in its first 800ms: 10485760 ± 1048576 bytes since then",
+			"nothing was observed in its first 800ms",
 			810 * time.Millisecond},
-		{"each one, but its beginning", lateExact, "java (pid 1234): nothing was observed in its first 300ms: 10485760 bytes since then",
+		{"each one, but its beginning", lateExact,
+			"java (pid 1234): nothing was observed in its first 300ms: 10485760 bytes since then",
 			"10.5MB (without up to 300ms before observation began)", 300 * time.Millisecond},
 		{"part", observed(2*time.Second, 4, 4<<20),
-			"java (pid 1234): observed 20.0% of the time, 2s of 10s, in 4 slices; values are scaled to all of it: 10485760 ± 4194304 bytes", "(±40.0%)", 0},
+			"java (pid 1234): observed 20.0% of the time, 2s of 10s, in 4 slices; values are scaled to all of it: " +
+				"10485760 ± 4194304 bytes", "(±40.0%)", 0},
 		{"one slice", observed(time.Second, 1, math.Inf(1)),
-			"java (pid 1234): observed 10.0% of the time, 1s of 10s, in 1 slice; values are scaled to all of it: 10485760 bytes; the error is unknown",
+			"java (pid 1234): observed 10.0% of the time, 1s of 10s, in 1 slice; values are scaled to all of it: " +
+				"10485760 bytes; the error is unknown",
 			"10.5MB (the error is unknown)", 0},
 	} {
 		p, err := sink.Pprof(c.window, sink.ContentOf(c.window))
@@ -82,7 +89,8 @@ func TestPartlyObserved(t *testing.T) {
 // A total whose interval is unknown is read back as such.
 func TestUnknownInterval(t *testing.T) {
 	window := sinktest.Only(profile.Allocations)
-	window.Processes[1].Events[0].Coverage = &profile.Coverage{Time: 10 * time.Second, Observed: time.Second, Slices: 1, Chosen: math.Inf(1)}
+	window.Processes[1].Events[0].Coverage = &profile.Coverage{Time: 10 * time.Second, Observed: time.Second, Slices: 1,
+		Chosen: math.Inf(1)}
 	p := sinktest.Reparse(t, sinktest.MustPprof(t, window))
 	total, err := report.TotalOf(p, profile.Allocations)
 	if err != nil || !math.IsInf(total.Within, 1) {
@@ -96,7 +104,8 @@ func TestUnknownInterval(t *testing.T) {
 		if err := write(&out, p); err != nil {
 			t.Fatal(err)
 		}
-		if strings.Contains(out.String(), "Inf") || !strings.Contains(strings.Join(strings.Fields(out.String()), " "), "the error is unknown") {
+		if strings.Contains(out.String(), "Inf") || !strings.Contains(strings.Join(strings.Fields(out.String()), " "),
+			"the error is unknown") {
 			t.Errorf("a number that nobody can read, or none:\n%s", out.String())
 		}
 	}

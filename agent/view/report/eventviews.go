@@ -57,12 +57,14 @@ func Allocations(w io.Writer, p *pprof.Profile, opts *ViewOptions) error {
 	const objects, space = 0, 1
 	out, all := bufio.NewWriter(w), byClass.total()
 	layout.Fold(out, fmt.Sprintf("Allocations%s: %s (%s), %s, from %s", stacks.Elapsed(p),
-		layout.Bytes.Of(all.values[space]), e.about(all), layout.ManyOf(layout.Quantity(all.values[objects]), "objects"), layout.ManyOf(layout.Quantity(all.events), "events")), opts.Width)
+		layout.Bytes.Of(all.values[space]), e.about(all), layout.ManyOf(layout.Quantity(all.values[objects]),
+			"objects"), layout.ManyOf(layout.Quantity(all.events), "events")), opts.Width)
 	e.writeObserved(out, opts)
 	table := eventTable{opts: opts, out: out, order: []int{space, objects}}
 	table.columns = append(table.columns, shareColumn(space, all))
 	table.columns = append(table.columns, e.intervalColumns(space, all)...)
-	table.columns = append(table.columns, valueColumn("bytes", space, layout.Bytes.Of), valueColumn("objects", objects, layout.Quantity), eventsColumn)
+	table.columns = append(table.columns, valueColumn("bytes", space, layout.Bytes.Of),
+		valueColumn("objects", objects, layout.Quantity), eventsColumn)
 	out.WriteByte('\n')
 	writeEvents(&table, "class", &byClass)
 	out.WriteByte('\n')
@@ -76,7 +78,8 @@ func Allocations(w io.Writer, p *pprof.Profile, opts *ViewOptions) error {
 	}
 	switch {
 	case e.partly():
-		layout.Fold(out, "Only the total has an interval: a class or method may have been active mainly in the time, or in the events, "+
+		layout.Fold(out, "Only the total has an interval: a class or method may have been active mainly in the time, "+
+			"or in the events, "+
 			"that were not recorded.", opts.Width)
 	case !e.apportioned():
 		layout.Fold(out, "Only the total has an interval: "+e.stated.repeated+".", opts.Width)
@@ -100,9 +103,11 @@ func (e *storedEvents) writeCounted(out *bufio.Writer, opts *ViewOptions) {
 	}
 	const objects, space = 0, 1
 	all := byClass.total()
-	fmt.Fprintf(out, "\nEvery object was also counted: %s, %s objects\n", layout.Bytes.Of(all.values[space]), layout.Quantity(all.values[objects]))
+	fmt.Fprintf(out, "\nEvery object was also counted: %s, %s objects\n", layout.Bytes.Of(all.values[space]),
+		layout.Quantity(all.values[objects]))
 	table := eventTable{opts: opts, out: out, order: []int{space, objects}}
-	table.columns = []eventColumn{shareColumn(space, all), valueColumn("bytes", space, layout.Bytes.Of), valueColumn("objects", objects, layout.Quantity)}
+	table.columns = []eventColumn{shareColumn(space, all), valueColumn("bytes", space, layout.Bytes.Of),
+		valueColumn("objects", objects, layout.Quantity)}
 	writeEvents(&table, "class", &byClass)
 }
 
@@ -125,7 +130,8 @@ func CPI(w io.Writer, p *pprof.Profile, opts *ViewOptions) error {
 	const cycles, instructions = 0, 1
 	out, all := bufio.NewWriter(w), byMethod.total()
 	layout.Fold(out, fmt.Sprintf("Cycles%s: %s cycles, %s instructions, CPI %s, from %s", stacks.Elapsed(p),
-		layout.Quantity(all.values[cycles]), layout.Quantity(all.values[instructions]), ratio(all.values[cycles], all.values[instructions]),
+		layout.Quantity(all.values[cycles]), layout.Quantity(all.values[instructions]),
+		ratio(all.values[cycles], all.values[instructions]),
 		layout.ManyOf(layout.Quantity(all.events), "events")), opts.Width)
 	share := func(i int, of tally) string { return stored.Percent(of.values[i], all.values[i]) }
 	table := eventTable{opts: opts, out: out, order: []int{cycles, instructions}}
@@ -164,11 +170,14 @@ func Faults(w io.Writer, p *pprof.Profile, opts *ViewOptions) error {
 // program's innermost. Nil options are DefaultViewOptions. It fails if the profile has no write
 // barriers.
 func Barriers(w io.Writer, p *pprof.Profile, opts *ViewOptions) error {
-	return writeTouches(w, p, opts, profile.Barriers, "cards made dirty by stores into old objects", "method / place, class stored into")
+	return writeTouches(w, p, opts, profile.Barriers, "cards made dirty by stores into old objects",
+		"method / place, class stored into")
 }
 
 // writeTouches writes what objects were touched, by method.
-func writeTouches(w io.Writer, p *pprof.Profile, opts *ViewOptions, kind profile.EventKind, what, heading string) error {
+func writeTouches(
+	w io.Writer, p *pprof.Profile, opts *ViewOptions, kind profile.EventKind, what, heading string,
+) error {
 	if opts == nil {
 		opts = DefaultViewOptions()
 	}
@@ -183,11 +192,13 @@ func writeTouches(w io.Writer, p *pprof.Profile, opts *ViewOptions, kind profile
 		method.parts.of(partOf(e.kind, sample)).add(t)
 	}
 	out, all := bufio.NewWriter(w), byMethod.total()
-	layout.Fold(out, fmt.Sprintf("%s%s: %s (%s) %s, from %s", stacks.EventTitles[kind], stacks.Elapsed(p), layout.Quantity(all.values[0]), e.about(all), what,
+	layout.Fold(out, fmt.Sprintf("%s%s: %s (%s) %s, from %s", stacks.EventTitles[kind], stacks.Elapsed(p),
+		layout.Quantity(all.values[0]), e.about(all), what,
 		layout.ManyOf(layout.Quantity(all.events), "events")), opts.Width)
 	e.writeObserved(out, opts)
 	table := eventTable{opts: opts, out: out, order: []int{0}}
-	table.columns = []eventColumn{shareColumn(0, all), valueColumn(touchColumns[kind], 0, layout.Quantity), eventsColumn}
+	table.columns = []eventColumn{shareColumn(0, all), valueColumn(touchColumns[kind], 0, layout.Quantity),
+		eventsColumn}
 	out.WriteByte('\n')
 	writeEvents(&table, heading, &byMethod)
 	return layout.Flush(out, stacks.EventNames[kind].Events)
@@ -233,13 +244,16 @@ func Locks(w io.Writer, p *pprof.Profile, opts *ViewOptions) error {
 
 	out, all := bufio.NewWriter(w), locks.total()
 	layout.Fold(out, fmt.Sprintf("Locks%s: %s (%s) of delay in %s, %s, from %s", stacks.Elapsed(p),
-		layout.Time.Of(all.values[lockDelay]), e.about(all), layout.ManyOf(layout.Quantity(all.values[lockContentions]), "contentions"),
-		layout.ManyOf(layout.Quantity(all.values[lockAcquisitions]), "acquisitions"), layout.ManyOf(layout.Quantity(all.events), "events")), opts.Width)
+		layout.Time.Of(all.values[lockDelay]), e.about(all), layout.ManyOf(layout.Quantity(all.values[lockContentions]),
+			"contentions"),
+		layout.ManyOf(layout.Quantity(all.values[lockAcquisitions]), "acquisitions"),
+		layout.ManyOf(layout.Quantity(all.events), "events")), opts.Width)
 	e.writeObserved(out, opts)
 	table := eventTable{opts: opts, out: out, order: []int{lockDelay, lockContentions, lockAcquisitions}}
 	table.columns = []eventColumn{
 		shareColumn(lockDelay, all), valueColumn("delay", lockDelay, layout.Time.Of),
-		valueColumn("contended", lockContentions, layout.Quantity), valueColumn("acquired", lockAcquisitions, layout.Quantity), eventsColumn,
+		valueColumn("contended", lockContentions, layout.Quantity),
+		valueColumn("acquired", lockAcquisitions, layout.Quantity), eventsColumn,
 	}
 	out.WriteByte('\n')
 	writeEvents(&table, "method / kind, place, class", &locks)
@@ -250,13 +264,15 @@ func Locks(w io.Writer, p *pprof.Profile, opts *ViewOptions) error {
 		if held.opts = &few; opts.N > 0 {
 			few.N = min(opts.N, maxParts)
 		}
-		held.columns = []eventColumn{shareColumn(lockDelay, all), valueColumn("delay", lockDelay, layout.Time.Of), eventsColumn}
+		held.columns = []eventColumn{shareColumn(lockDelay, all), valueColumn("delay", lockDelay, layout.Time.Of),
+			eventsColumn}
 		writeEvents(&held, "method, thread", &holders)
 	}
 	if len(waits.list) > 0 {
 		all := waits.total()
 		fmt.Fprintf(out, "\nWaits for work: %s\n", layout.Time.Of(all.values[lockDelay]))
-		table.columns = []eventColumn{shareColumn(lockDelay, all), valueColumn("time", lockDelay, layout.Time.Of), eventsColumn}
+		table.columns = []eventColumn{shareColumn(lockDelay, all), valueColumn("time", lockDelay, layout.Time.Of),
+			eventsColumn}
 		writeEvents(&table, "method / kind, place, class", &waits)
 	}
 	return layout.Flush(out, "locks")
@@ -268,12 +284,13 @@ func Locks(w io.Writer, p *pprof.Profile, opts *ViewOptions) error {
 // profile has no off-CPU time.
 func OffCPU(w io.Writer, p *pprof.Profile, opts *ViewOptions) error {
 	const waits, offCPU = 0, 1
-	return writeTimes(w, p, profile.OffCPU, opts, valueColumn("waits", waits, layout.Quantity), eventColumn{"mean", func(t tally) string {
-		if t.values[waits] < 1 {
-			return "-"
-		}
-		return layout.Time.Of(t.values[offCPU] / t.values[waits])
-	}})
+	return writeTimes(w, p, profile.OffCPU, opts, valueColumn("waits", waits, layout.Quantity),
+		eventColumn{"mean", func(t tally) string {
+			if t.values[waits] < 1 {
+				return "-"
+			}
+			return layout.Time.Of(t.values[offCPU] / t.values[waits])
+		}})
 }
 
 // Wall writes what threads did all the time, on the CPU and off it, by cause and by method, as
@@ -284,7 +301,9 @@ func Wall(w io.Writer, p *pprof.Profile, opts *ViewOptions) error {
 
 // writeTimes writes times by cause and by method, and more columns. The sum has no number of waits:
 // one that ends on a run queue is two rows.
-func writeTimes(w io.Writer, p *pprof.Profile, kind profile.EventKind, opts *ViewOptions, columns ...eventColumn) error {
+func writeTimes(
+	w io.Writer, p *pprof.Profile, kind profile.EventKind, opts *ViewOptions, columns ...eventColumn,
+) error {
 	if opts == nil {
 		opts = DefaultViewOptions()
 	}
@@ -315,15 +334,18 @@ func writeTimes(w io.Writer, p *pprof.Profile, kind profile.EventKind, opts *Vie
 	}
 	out, time, shown := bufio.NewWriter(w), kind.Main(), byCause.total()
 	name := stacks.EventNames[kind].Events
-	layout.Fold(out, fmt.Sprintf("%s%s: %s (%s) of all threads together, from %s", strings.ToUpper(name[:1])+name[1:], stacks.Elapsed(p),
-		layout.Time.Of(all.values[time]), e.about(all), layout.ManyOf(layout.Quantity(all.events), "events")), opts.Width)
+	layout.Fold(out, fmt.Sprintf("%s%s: %s (%s) of all threads together, from %s", strings.ToUpper(name[:1])+name[1:],
+		stacks.Elapsed(p),
+		layout.Time.Of(all.values[time]), e.about(all), layout.ManyOf(layout.Quantity(all.events), "events")),
+		opts.Width)
 	e.writeObserved(out, opts)
 	if hidden.values[time] > 0 {
 		layout.Fold(out, fmt.Sprintf("hidden: %s (%s) of threads with nothing to do; --idle shows them",
 			layout.Time.Of(hidden.values[time]), stored.Percent(hidden.values[time], all.values[time])), opts.Width)
 	}
 	table := eventTable{opts: opts, out: out, order: []int{time}}
-	table.columns = append([]eventColumn{shareColumn(time, shown), valueColumn("time", time, layout.Time.Of)}, e.timeIntervalColumns(time, &all)...)
+	table.columns = append([]eventColumn{shareColumn(time, shown), valueColumn("time", time, layout.Time.Of)},
+		e.timeIntervalColumns(time, &all)...)
 	intervals := len(table.columns) > 2
 	table.columns = append(table.columns, columns...)
 	out.WriteByte('\n')
@@ -335,7 +357,8 @@ func writeTimes(w io.Writer, p *pprof.Profile, kind profile.EventKind, opts *Vie
 		writeEvents(&table, "woken by / in method", &byWaker)
 	}
 	if intervals {
-		layout.Fold(out, "±: 95 % interval of the time, in percent of it: short waits and CPU time are known from samples; ?: too few samples for an interval", opts.Width)
+		layout.Fold(out, "±: 95 % interval of the time, in percent of it: short waits and CPU time are known from "+
+			"samples; ?: too few samples for an interval", opts.Width)
 	}
 	return layout.Flush(out, name)
 }
@@ -369,7 +392,8 @@ func Safepoints(w io.Writer, p *pprof.Profile, opts *ViewOptions) error {
 		if what == "" {
 			what = stored.Unnamed
 		}
-		if collector := stacks.Label(sample, stored.LabelCollector); collector != "" && collector != profile.UnnamedCollector {
+		if collector := stacks.Label(sample, stored.LabelCollector); collector != "" &&
+			collector != profile.UnnamedCollector {
 			what += ", " + collector
 		}
 		operations.of(what).add(t)
@@ -388,11 +412,13 @@ func Safepoints(w io.Writer, p *pprof.Profile, opts *ViewOptions) error {
 		operations := byProcess[name]
 		all := operations.total()
 		out.WriteByte('\n')
-		layout.Fold(out, fmt.Sprintf("%s: stopped for %s in %s pauses (%s of the time)", layout.Shorten(name, opts.Width),
+		layout.Fold(out, fmt.Sprintf("%s: stopped for %s in %s pauses (%s of the time)",
+			layout.Shorten(name, opts.Width),
 			layout.Time.Of(all.values[stopped]), layout.Quantity(all.values[pauses]), of(all)), opts.Width)
 		table := eventTable{opts: opts, out: out, order: []int{stopped, pauses}}
 		table.columns = []eventColumn{
-			shareColumn(stopped, all), {"of time", of}, valueColumn("stopped", stopped, layout.Time.Of), valueColumn("pauses", pauses, layout.Quantity),
+			shareColumn(stopped, all), {"of time", of}, valueColumn("stopped", stopped, layout.Time.Of),
+			valueColumn("pauses", pauses, layout.Quantity),
 			{"mean", func(t tally) string {
 				if t.values[pauses] == 0 {
 					return "-"
@@ -446,7 +472,8 @@ func Values(w io.Writer, p *pprof.Profile, opts *ViewOptions) error {
 		of[probe].methods.of(e.site(sample)).add(t)
 	}
 	out, all := bufio.NewWriter(w), probes.total()
-	layout.Fold(out, fmt.Sprintf("Values%s: %s (%s) values of %s, from %s", stacks.Elapsed(p), layout.Quantity(all.values[0]), e.about(all),
+	layout.Fold(out, fmt.Sprintf("Values%s: %s (%s) values of %s, from %s", stacks.Elapsed(p),
+		layout.Quantity(all.values[0]), e.about(all),
 		stored.Plural(len(probes.list), "probe"), layout.ManyOf(layout.Quantity(all.events), "events")), opts.Width)
 	e.writeObserved(out, opts)
 	shown, rest := layout.First(opts.N, probes.sorted(0))
@@ -460,7 +487,8 @@ func Values(w io.Writer, p *pprof.Profile, opts *ViewOptions) error {
 		writeEvents(&table, "method", &of[probe.key].methods)
 	}
 	if len(rest) > 0 {
-		fmt.Fprintf(out, "\n%s with %s executions\n", stored.Plural(len(rest), "more probe"), layout.Quantity(sumOf(rest).values[0]))
+		fmt.Fprintf(out, "\n%s with %s executions\n", stored.Plural(len(rest), "more probe"),
+			layout.Quantity(sumOf(rest).values[0]))
 	}
 	return layout.Flush(out, "values")
 }
@@ -484,13 +512,15 @@ func writeHistogram(out *bufio.Writer, values *eventGroups[string], all tally, o
 	for _, v := range list {
 		most = max(most, v.values[0])
 	}
-	g := layout.Grid{Head: []layout.Row{{Cells: []string{"share", "executions", "events"}, Name: layout.Heading("value")}}}
+	g := layout.Grid{Head: []layout.Row{{Cells: []string{"share", "executions", "events"},
+		Name: layout.Heading("value")}}}
 	if numbers {
 		g.Head[0].Cells = append(g.Head[0].Cells, "value")
 		g.Head[0].Name = nil
 	}
 	for _, v := range list {
-		row := layout.Row{Cells: []string{stored.Percent(v.values[0], all.values[0]), layout.Quantity(v.values[0]), layout.Quantity(v.events)}}
+		row := layout.Row{Cells: []string{stored.Percent(v.values[0], all.values[0]), layout.Quantity(v.values[0]),
+			layout.Quantity(v.events)}}
 		if numbers {
 			row.Cells = append(row.Cells, v.key)
 			row.Name = layout.Heading(bar(v.values[0], most))
@@ -501,7 +531,8 @@ func writeHistogram(out *bufio.Writer, values *eventGroups[string], all tally, o
 	}
 	if len(rest) > 0 {
 		sum := sumOf(rest)
-		g.Rows = append(g.Rows, layout.Row{Cells: []string{stored.Percent(sum.values[0], all.values[0]), layout.Quantity(sum.values[0]), layout.Quantity(sum.events)},
+		g.Rows = append(g.Rows, layout.Row{Cells: []string{stored.Percent(sum.values[0], all.values[0]),
+			layout.Quantity(sum.values[0]), layout.Quantity(sum.events)},
 			Name: layout.Heading(fmt.Sprintf("%d more", len(rest)))})
 	}
 	g.Write(out, opts.Width)

@@ -31,7 +31,8 @@ func TestEventViewsGolden(t *testing.T) {
 		kind := profile.EventKind(kind)
 		stored := sinktest.Reparse(t, sinktest.MustPprofOf(t, sinktest.ShopEvents(), sink.OfEvents(kind)))
 		sinktest.Golden(t, "events."+kind.String()+".golden", sinktest.Show(t, view, stored, nil))
-		sinktest.Golden(t, "events."+kind.String()+".report.golden", sinktest.Show(t, report.Report, stored, &report.ViewOptions{N: 1, Width: 60}))
+		sinktest.Golden(t, "events."+kind.String()+".report.golden",
+			sinktest.Show(t, report.Report, stored, &report.ViewOptions{N: 1, Width: 60}))
 	}
 }
 
@@ -99,7 +100,8 @@ func TestEventViews(t *testing.T) {
 			"10.0%  1.00G   62.5%  5.00G  0.20      10  do_futex",
 		}},
 	} {
-		got := sinktest.Show(t, eventViews[test.kind], sinktest.MustPprofOf(t, sinktest.ShopEvents(), sink.OfEvents(test.kind)), nil)
+		got := sinktest.Show(t, eventViews[test.kind], sinktest.MustPprofOf(t, sinktest.ShopEvents(),
+			sink.OfEvents(test.kind)), nil)
 		rest := got
 		for _, line := range test.lines {
 			_, after, found := strings.Cut(rest, line)
@@ -121,7 +123,8 @@ func TestEventView(t *testing.T) {
 			t.Errorf("EventView shows\n%s\ninstead of\n%s", got, want)
 		}
 		contexts := profile.EventKind(kind) != profile.Pauses
-		if got := sinktest.Show(t, report.Report, stored, nil); !strings.HasPrefix(got, want) || strings.Contains(got, "Calling contexts") != contexts || strings.Contains(got, "Hot methods") {
+		if got := sinktest.Show(t, report.Report, stored, nil); !strings.HasPrefix(got, want) ||
+			strings.Contains(got, "Calling contexts") != contexts || strings.Contains(got, "Hot methods") {
 			t.Errorf("Report shows\n%s", got)
 		}
 		for other, view := range eventViews {
@@ -134,7 +137,8 @@ func TestEventView(t *testing.T) {
 		t.Error("time has a view of events")
 	}
 	err := report.Allocations(new(strings.Builder), sinktest.MustPprof(t, sinktest.Shop()), nil)
-	if want := "the profile has no allocations: record some with vmprof-agent record -e alloc"; err == nil || err.Error() != want {
+	if want := "the profile has no allocations: record some with vmprof-agent record -e alloc"; err == nil ||
+		err.Error() != want {
 		t.Errorf("allocations of time: %v", err)
 	}
 }
@@ -149,17 +153,22 @@ func TestTreeOfEvents(t *testing.T) {
 	}{
 		{profile.Allocations, report.Tree, []string{
 			"Calling contexts with 0.3% or more of 10.5MB allocated\n",
-			"+-com.acme.Shop.checkout [j] s:0B(0.0%) d:10.5MB(100.0%)\n", "+-MemAllocator::allocate [n] s:9.4MB(90.0%) d:9.4MB(90.0%)\n",
+			"+-com.acme.Shop.checkout [j] s:0B(0.0%) d:10.5MB(100.0%)\n",
+			"+-MemAllocator::allocate [n] s:9.4MB(90.0%) d:9.4MB(90.0%)\n",
 		}},
-		{profile.Allocations, report.Methods, []string{"100.0%      10.5MB  100.0%      10.5MB  [n] MemAllocator::allocate\n"}},
+		{profile.Allocations, report.Methods,
+			[]string{"100.0%      10.5MB  100.0%      10.5MB  [n] MemAllocator::allocate\n"}},
 		{profile.Locks, report.Tree, []string{
-			"of 800.00ms delay\n", "+-com.acme.Cart.total [j] s:0ns(0.0%) d:199.00ms(24.9%)\n", "omitted: waits for work, 9.00s\n",
+			"of 800.00ms delay\n", "+-com.acme.Cart.total [j] s:0ns(0.0%) d:199.00ms(24.9%)\n",
+			"omitted: waits for work, 9.00s\n",
 		}},
 		{profile.Locks, report.Methods, []string{"omitted: waits for work, 9.00s\n"}},
 		{profile.Cycles, report.Tree, []string{"of 10.00G cycles\n", "+-do_futex [k] s:1.00G(10.0%) d:1.00G(10.0%)\n"}},
-		{profile.Values, report.Methods, []string{" 46.2%         60   76.9%        100  [j] com.acme.Shop.checkout\n"}},
+		{profile.Values, report.Methods,
+			[]string{" 46.2%         60   76.9%        100  [j] com.acme.Shop.checkout\n"}},
 	} {
-		got := sinktest.Show(t, test.view, sinktest.MustPprofOf(t, sinktest.ShopEvents(), sink.OfEvents(test.kind)), nil)
+		got := sinktest.Show(t, test.view, sinktest.MustPprofOf(t, sinktest.ShopEvents(), sink.OfEvents(test.kind)),
+			nil)
 		for _, want := range test.want {
 			if !strings.Contains(got, want) {
 				t.Errorf("%v: no %q in\n%s", test.kind, want, got)
@@ -171,8 +180,10 @@ func TestTreeOfEvents(t *testing.T) {
 // What was counted has no interval. Beside estimates it is the same objects again, and stands
 // apart.
 func TestExactAllocations(t *testing.T) {
-	exact := sinktest.Event{Labels: profile.EventLabels{Class: "A", What: "exact"}, Events: 3, Values: [3]float64{3, 3 * sinktest.Mib}}
-	estimated := sinktest.Event{Labels: profile.EventLabels{Class: "B"}, Events: 1, Values: [3]float64{1, 1 * sinktest.Mib}}
+	exact := sinktest.Event{Labels: profile.EventLabels{Class: "A", What: "exact"}, Events: 3,
+		Values: [3]float64{3, 3 * sinktest.Mib}}
+	estimated := sinktest.Event{Labels: profile.EventLabels{Class: "B"}, Events: 1,
+		Values: [3]float64{1, 1 * sinktest.Mib}}
 	for _, test := range []struct {
 		list   []sinktest.Event
 		want   string
@@ -180,7 +191,9 @@ func TestExactAllocations(t *testing.T) {
 	}{
 		{[]sinktest.Event{exact}, "3.1MB (exact), 3 objects, from 3 events", "±"},
 		{[]sinktest.Event{exact, estimated}, "Allocations, in 10.00 s: 1.0MB (±196.0%), 1 object,", "±  A"},
-		{[]sinktest.Event{exact, estimated}, "Every object was also counted: 3.1MB, 3 objects\n share  bytes  objects  class\n100.0%  3.1MB        3  A\n", "4.2MB"},
+		{[]sinktest.Event{exact, estimated},
+			"Every object was also counted: 3.1MB, 3 objects\n share  bytes  objects  class\n100.0%  3.1MB        3  " +
+				"A\n", "4.2MB"},
 	} {
 		p := sinktest.Only(profile.Allocations)
 		p.Processes[1].Events = []*profile.Events{sinktest.EventsOf(profile.Allocations, test.list...)}
@@ -199,7 +212,8 @@ func TestValuesOrder(t *testing.T) {
 		n      int
 		want   string
 	}{
-		{[]string{"16-31", "0", "-3--2", "18446744073709551615", "2-3", "-1"}, 2, "-3--2 -1 0 2-3 16-31 18446744073709551615"},
+		{[]string{"16-31", "0", "-3--2", "18446744073709551615", "2-3", "-1"}, 2,
+			"-3--2 -1 0 2-3 16-31 18446744073709551615"},
 		{[]string{"16-31", "x", "8-15"}, 0, "16-31 x 8-15"},
 		{[]string{"16-31", "x", "8-15"}, 1, "16-31 2"}, // 2 more
 		{[]string{"1-2-3", "0"}, 0, "1-2-3 0"},
@@ -207,7 +221,8 @@ func TestValuesOrder(t *testing.T) {
 		var list []sinktest.Event
 		for i, value := range test.values {
 			n := uint64(len(test.values) - i)
-			list = append(list, sinktest.Event{Labels: profile.EventLabels{Probe: "p", Value: value}, Events: n, Values: [3]float64{float64(n)}})
+			list = append(list, sinktest.Event{Labels: profile.EventLabels{Probe: "p", Value: value}, Events: n,
+				Values: [3]float64{float64(n)}})
 		}
 		p := sinktest.Only(profile.Values)
 		p.Processes[1].Events = []*profile.Events{sinktest.EventsOf(profile.Values, list...)}
@@ -228,7 +243,8 @@ func TestValuesOrder(t *testing.T) {
 func TestValuesBounded(t *testing.T) {
 	var list []sinktest.Event
 	for i := range 1000 {
-		list = append(list, sinktest.Event{Labels: profile.EventLabels{Probe: "p", Value: strings.Repeat("7", i%20+1) + "-" + strings.Repeat("8", i/20%20+1)}, Events: 1, Values: [3]float64{1}})
+		list = append(list, sinktest.Event{Labels: profile.EventLabels{Probe: "p", Value: strings.Repeat("7", i%20+1) +
+			"-" + strings.Repeat("8", i/20%20+1)}, Events: 1, Values: [3]float64{1}})
 	}
 	p := sinktest.Only(profile.Values)
 	p.Processes[1].Events = []*profile.Events{sinktest.EventsOf(profile.Values, list...)}
@@ -245,7 +261,8 @@ func TestSafepointsOfProcesses(t *testing.T) {
 	second.PID = 5
 	p.Processes = append(p.Processes, &second)
 	got := sinktest.Show(t, report.Safepoints, sinktest.MustPprof(t, p), nil)
-	for _, want := range []string{"java (pid 1234): stopped for 100.00ms in 14 pauses (1.00% of the time)\n", "java (pid 5): stopped for 100.00ms"} {
+	for _, want := range []string{"java (pid 1234): stopped for 100.00ms in 14 pauses (1.00% of the time)\n",
+		"java (pid 5): stopped for 100.00ms"} {
 		if !strings.Contains(got, want) {
 			t.Errorf("no %q in\n%s", want, got)
 		}
@@ -267,7 +284,8 @@ func TestEventViewsWidth(t *testing.T) {
 			frame := sinktest.Checkout
 			frame.Function = long + ".checkout"
 			list = append(list, sinktest.Event{Frames: []symbol.Frame{frame}, Labels: profile.EventLabels{
-				Class: long, Place: "humongous", What: "block", Field: string(rune('a' + i)), Offset: int32(i), Probe: "a probe", Value: string(rune('a'+i)) + long,
+				Class: long, Place: "humongous", What: "block", Field: string(rune('a' + i)), Offset: int32(i),
+				Probe: "a probe", Value: string(rune('a'+i)) + long,
 			}, Events: 123456, Values: [3]float64{9999999, 9999999, 9999999}})
 		}
 		p := sinktest.Only(kind)
@@ -304,7 +322,8 @@ func TestEventViewsRefuse(t *testing.T) {
 			}
 		}
 		empty := sinktest.MustPprofOf(t, &profile.Profile{}, sink.OfEvents(profile.EventKind(kind)))
-		if got := sinktest.Show(t, report.Report, empty, nil); strings.Contains(got, "NaN") || !strings.Contains(got, "events: 0 "+profile.EventKind(kind).String()+", 0 lost") {
+		if got := sinktest.Show(t, report.Report, empty, nil); strings.Contains(got, "NaN") ||
+			!strings.Contains(got, "events: 0 "+profile.EventKind(kind).String()+", 0 lost") {
 			t.Errorf("nothing of %v is shown as\n%s", profile.EventKind(kind), got)
 		}
 	}
@@ -319,19 +338,24 @@ func TestWokenBy(t *testing.T) {
 	own := []symbol.Frame{sinktest.Futex, sinktest.Checkout, sinktest.CallStub, sinktest.Run}
 	by := func(labels profile.EventLabels, seconds float64, frames ...symbol.Frame) sinktest.Event {
 		labels.Place, labels.What = "blocked", "monitor"
-		return sinktest.Event{Frames: append(frames, own...), Labels: labels, Events: 10, Values: [3]float64{10, seconds * 1e9}}
+		return sinktest.Event{Frames: append(frames, own...), Labels: labels, Events: 10,
+			Values: [3]float64{10, seconds * 1e9}}
 	}
 	p := sinktest.Only(profile.OffCPU)
 	p.Processes[1].Events = []*profile.Events{sinktest.EventsOf(profile.OffCPU,
-		by(profile.EventLabels{Class: "pool-1"}, 3, sinktest.Run, sinktest.Total, sinktest.Enter, sinktest.Futex, marker("[woken by pool-*]")),
-		by(profile.EventLabels{Class: "pool-2"}, 2, sinktest.Run, sinktest.Total, sinktest.Enter, sinktest.Futex, marker("[woken by pool-*]")),
-		by(profile.EventLabels{Class: "main", Field: "nginx", Offset: 77}, 1, sinktest.Futex, marker("[woken by nginx: main]")),
+		by(profile.EventLabels{Class: "pool-1"}, 3, sinktest.Run, sinktest.Total, sinktest.Enter, sinktest.Futex,
+			marker("[woken by pool-*]")),
+		by(profile.EventLabels{Class: "pool-2"}, 2, sinktest.Run, sinktest.Total, sinktest.Enter, sinktest.Futex,
+			marker("[woken by pool-*]")),
+		by(profile.EventLabels{Class: "main", Field: "nginx", Offset: 77}, 1, sinktest.Futex,
+			marker("[woken by nginx: main]")),
 		by(profile.EventLabels{Class: "[timer]"}, 2, marker("[timer]"), marker("[woken by the kernel]")),
 		by(profile.EventLabels{}, 2),
 	)}
 	stored := sinktest.MustPprof(t, p)
 	for _, sample := range stored.Sample {
-		if comm := sample.Label["waker_comm"]; len(comm) > 0 && (comm[0] != "nginx" || sample.NumLabel["waker_pid"][0] != 77) {
+		if comm := sample.Label["waker_comm"]; len(comm) > 0 && (comm[0] != "nginx" ||
+			sample.NumLabel["waker_pid"][0] != 77) {
 			t.Errorf("%v %v", sample.Label, sample.NumLabel)
 		}
 	}
@@ -341,13 +365,18 @@ func TestWokenBy(t *testing.T) {
 		not  string
 	}{
 		{report.OffCPU, []string{
-			" share    time  waits      mean  method / cause\n100.0%  10.00s     50  200.00ms  com.acme.Shop.checkout\n",
-			"share   time  waits      mean  woken by / in method\n50.0%  5.00s     20  250.00ms  pool-*\n50.0%  5.00s     20  250.00ms    com.acme.Cart.total\n20.0%  2.00s     10  200.00ms  [timer]\n10.0%  1.00s     10  100.00ms  nginx: main\n",
+			" share    time  waits      mean  method / cause\n100.0%  10.00s     50  200.00ms  " +
+				"com.acme.Shop.checkout\n",
+			"share   time  waits      mean  woken by / in method\n50.0%  5.00s     20  250.00ms  pool-*\n50.0%  " +
+				"5.00s     20  250.00ms    com.acme.Cart.total\n20.0%  2.00s     10  200.00ms  [timer]\n10.0%  1.00s " +
+				"    10  100.00ms  nginx: main\n",
 		}, "java.lang.Thread.run"},
 		{report.Methods, []string{"100.0% 10.00s  100.0% 10.00s  [k] do_futex\n"}, "com.acme.Cart.total"},
 		{report.Tree, []string{
-			"+-do_futex [k] s:2.00s(20.0%) d:10.00s(100.0%)\n", "+-[woken by pool-*] s:0ns(0.0%) d:5.00s(50.0%)\n", "+-ObjectMonitor::enter [n] s:0ns(0.0%) d:5.00s(50.0%)\n",
-			"+-com.acme.Cart.total [j] s:0ns(0.0%) d:5.00s(50.0%)\n", "+-java.lang.Thread.run [i] s:5.00s(50.0%) d:5.00s(50.0%)\n", "+-[timer] s:2.00s(20.0%)",
+			"+-do_futex [k] s:2.00s(20.0%) d:10.00s(100.0%)\n", "+-[woken by pool-*] s:0ns(0.0%) d:5.00s(50.0%)\n",
+			"+-ObjectMonitor::enter [n] s:0ns(0.0%) d:5.00s(50.0%)\n",
+			"+-com.acme.Cart.total [j] s:0ns(0.0%) d:5.00s(50.0%)\n",
+			"+-java.lang.Thread.run [i] s:5.00s(50.0%) d:5.00s(50.0%)\n", "+-[timer] s:2.00s(20.0%)",
 		}, "\x00"},
 	} {
 		got := sinktest.Show(t, test.view, stored, nil)
@@ -378,8 +407,10 @@ func TestApplicationSite(t *testing.T) {
 		}
 		return stack
 	}
-	reads := library("sun.nio.ch.SocketChannelImpl.read", "sun.security.ssl.SSLSocketImpl.read", "sun.nio.cs.StreamDecoder.readBytes", "java.io.BufferedReader.readLine")
-	cleaner := library("java.lang.ref.ReferenceQueue.remove", "jdk.internal.ref.CleanerImpl.run", "java.lang.Thread.run")
+	reads := library("sun.nio.ch.SocketChannelImpl.read", "sun.security.ssl.SSLSocketImpl.read",
+		"sun.nio.cs.StreamDecoder.readBytes", "java.io.BufferedReader.readLine")
+	cleaner := library("java.lang.ref.ReferenceQueue.remove", "jdk.internal.ref.CleanerImpl.run",
+		"java.lang.Thread.run")
 	for _, test := range []struct {
 		kind  profile.EventKind
 		view  sinktest.ViewFunc
@@ -387,13 +418,17 @@ func TestApplicationSite(t *testing.T) {
 		want  []string
 	}{
 		{profile.Wall, report.Wall, append(reads, sinktest.Total, sinktest.Run), []string{"  com.acme.Cart.total\n"}},
-		{profile.OffCPU, report.OffCPU, append(reads, sinktest.Total, sinktest.Run), []string{"  com.acme.Cart.total\n"}},
-		{profile.Locks, report.Locks, append(library("java.util.Hashtable.get"), sinktest.Total, sinktest.Run), []string{"  com.acme.Cart.total\n"}},
+		{profile.OffCPU, report.OffCPU, append(reads, sinktest.Total, sinktest.Run),
+			[]string{"  com.acme.Cart.total\n"}},
+		{profile.Locks, report.Locks, append(library("java.util.Hashtable.get"), sinktest.Total, sinktest.Run),
+			[]string{"  com.acme.Cart.total\n"}},
 		{profile.Wall, report.Wall, cleaner, []string{"  jdk.internal.ref.CleanerImpl.run\n"}},
-		{profile.Allocations, report.Allocations, append(library("java.util.HashMap.resize"), sinktest.Total, sinktest.Run),
+		{profile.Allocations, report.Allocations, append(library("java.util.HashMap.resize"), sinktest.Total,
+			sinktest.Run),
 			[]string{"  java.util.HashMap.resize\n", "  com.acme.Cart.total\n"}},
 	} {
-		e := sinktest.Event{Frames: test.stack, Labels: profile.EventLabels{Class: "C", Place: "blocked", What: "enter"}, Events: 20, Values: [3]float64{20, 2e9, 2e9}}
+		e := sinktest.Event{Frames: test.stack, Labels: profile.EventLabels{Class: "C", Place: "blocked",
+			What: "enter"}, Events: 20, Values: [3]float64{20, 2e9, 2e9}}
 		p := sinktest.Only(test.kind)
 		p.Processes[1].Events = []*profile.Events{sinktest.EventsOf(test.kind, e)}
 		got := sinktest.Show(t, test.view, sinktest.MustPprof(t, p), nil)

@@ -28,11 +28,14 @@ func contention(t *testing.T, waits []heldWait) *pprof.Profile {
 	}
 	e := &profile.Events{Kind: profile.Locks, Tree: new(cct.Tree[symbol.Symbol]), Basis: []string{"exact"}}
 	for _, w := range waits {
-		e.Rows = append(e.Rows, profile.EventRow{Context: e.Tree.Add([]symbol.Symbol{frame(w.site), frame("Shop.run")}, 1), TID: 1, Events: 25,
-			EventLabels: profile.EventLabels{Class: w.class, What: "block", Field: w.method, Value: w.thread}, Values: [profile.MaxEventValues]float64{25, 25, w.delay}})
+		e.Rows = append(e.Rows, profile.EventRow{Context: e.Tree.Add([]symbol.Symbol{frame(w.site), frame("Shop.run")},
+			1), TID: 1, Events: 25,
+			EventLabels: profile.EventLabels{Class: w.class, What: "block", Field: w.method, Value: w.thread},
+			Values:      [profile.MaxEventValues]float64{25, 25, w.delay}})
 	}
-	p := &profile.Profile{Period: 1e7, Duration: 1e10, Event: "cpu-clock", Processes: []*profile.Process{{PID: 1, Comm: "java", Runtime: "hotspot",
-		Events: []*profile.Events{e}}}}
+	p := &profile.Profile{Period: 1e7, Duration: 1e10, Event: "cpu-clock",
+		Processes: []*profile.Process{{PID: 1, Comm: "java", Runtime: "hotspot",
+			Events: []*profile.Events{e}}}}
 	stored, err := sink.Pprof(p, sink.OfEvents(profile.Locks))
 	if err != nil {
 		t.Fatal(err)
@@ -48,17 +51,23 @@ func TestHolder(t *testing.T) {
 		waits []heldWait
 		want  string // "" for no sentence
 	}{
-		"one":          {[]heldWait{{"Ledger", "Ledger.add", "Ledger.close", "boss", 95e6}, seldom}, waited + "Ledger.close, boss, as seen for 100.0% of that"},
-		"of some time": {[]heldWait{{"Ledger", "Ledger.add", "Ledger.close", "boss", 38e6}, {"Ledger", "Ledger.add", "", "", 57e6}, seldom}, waited + "Ledger.close, boss, as seen for 40.0% of that"},
-		"two": {[]heldWait{{"Ledger", "Ledger.add", "Ledger.close", "boss", 57e6}, {"Ledger", "Ledger.add", "Ledger.add", "clerk-*", 38e6}, seldom},
+		"one": {[]heldWait{{"Ledger", "Ledger.add", "Ledger.close", "boss", 95e6}, seldom}, waited +
+			"Ledger.close, boss, as seen for 100.0% of that"},
+		"of some time": {[]heldWait{{"Ledger", "Ledger.add", "Ledger.close", "boss", 38e6},
+			{"Ledger", "Ledger.add", "", "", 57e6}, seldom}, waited + "Ledger.close, boss, as seen for 40.0% of that"},
+		"two": {[]heldWait{{"Ledger", "Ledger.add", "Ledger.close", "boss", 57e6},
+			{"Ledger", "Ledger.add", "Ledger.add", "clerk-*", 38e6}, seldom},
 			waited + "Ledger.close, boss, as seen for 60.0% of that, and by Ledger.add, clerk-* for 40.0%"},
-		"another lock of the class": {[]heldWait{{"Ledger", "Ledger.add", "", "", 95e6}, {"Ledger", "Ledger.close", "Ledger.sum", "boss", 5e6}}, ""},
-		"nobody":                    {[]heldWait{{"Ledger", "Ledger.add", "", "", 95e6}}, ""},
-		"hardly ever":               {[]heldWait{{"Ledger", "Ledger.add", "", "", 95e6}, {"Ledger", "Ledger.add", "Ledger.close", "boss", 5e6}}, ""},
-		"no waits":                  {nil, ""},
+		"another lock of the class": {[]heldWait{{"Ledger", "Ledger.add", "", "", 95e6},
+			{"Ledger", "Ledger.close", "Ledger.sum", "boss", 5e6}}, ""},
+		"nobody": {[]heldWait{{"Ledger", "Ledger.add", "", "", 95e6}}, ""},
+		"hardly ever": {[]heldWait{{"Ledger", "Ledger.add", "", "", 95e6},
+			{"Ledger", "Ledger.add", "Ledger.close", "boss", 5e6}}, ""},
+		"no waits": {nil, ""},
 	} {
 		got := summaryOf(t, &report.SummaryOptions{Width: 500, Next: []string{"next"}}, contention(t, tt.waits))
-		if tt.want != "" && !strings.Contains(got, "\n\n"+tt.want+"\n\nnext\n") || tt.want == "" && strings.Contains(got, "waited for") {
+		if tt.want != "" && !strings.Contains(got, "\n\n"+tt.want+"\n\nnext\n") || tt.want == "" &&
+			strings.Contains(got, "waited for") {
 			t.Errorf("%s: no %q in\n%s", name, tt.want, got)
 		}
 	}

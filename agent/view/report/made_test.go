@@ -16,7 +16,8 @@ func TestOnlyMade(t *testing.T) {
 		bases  bases
 		want   bool
 	}{
-		{"hotspot", estimated, true}, {"hotspot", estimated | inferred, false}, {"page", basisOf(profile.Sampled.String()), false}, {stored.EngineCount, estimated, false},
+		{"hotspot", estimated, true}, {"hotspot", estimated | inferred, false},
+		{"page", basisOf(profile.Sampled.String()), false}, {stored.EngineCount, estimated, false},
 	} {
 		w := edgeWriter{engineCalls: &engineCalls{engine: test.engine, bases: map[nameEdge]bases{{}: test.bases}}}
 		if got := w.onlyMade(); got != test.want {

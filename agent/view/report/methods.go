@@ -56,7 +56,8 @@ func (e *engineCalls) writeMethods(out *bufio.Writer, opts *ViewOptions) {
 	fmt.Fprintf(out, "%7s %*s %7s %*s  method\n", "called", count, "calls", "makes", count, "calls")
 	shown, rest := layout.First(opts.N, names)
 	for _, name := range shown {
-		line := fmt.Sprintf("%6.1f%% %*s %6.1f%% %*s  ", e.share(called[name]), count, e.number(called[name]), e.share(makes[name]), count, e.number(makes[name]))
+		line := fmt.Sprintf("%6.1f%% %*s %6.1f%% %*s  ", e.share(called[name]), count, e.number(called[name]),
+			e.share(makes[name]), count, e.number(makes[name]))
 		fmt.Fprint(out, line, layout.Shorten(name, layout.Room(opts.Width, len(line))), "\n")
 	}
 	if len(rest) > 0 {
@@ -64,7 +65,8 @@ func (e *engineCalls) writeMethods(out *bufio.Writer, opts *ViewOptions) {
 		for _, name := range rest {
 			sum += called[name]
 		}
-		fmt.Fprintf(out, "%6.1f%% %*s %s  %s\n", e.share(sum), count, e.number(sum), strings.Repeat(" ", 8+count), stored.Plural(len(rest), "more method"))
+		fmt.Fprintf(out, "%6.1f%% %*s %s  %s\n", e.share(sum), count, e.number(sum), strings.Repeat(" ", 8+count),
+			stored.Plural(len(rest), "more method"))
 	}
 }
 
@@ -120,7 +122,8 @@ func Methods(w io.Writer, p *pprof.Profile, opts *ViewOptions) error {
 	fmt.Fprintf(out, "%7s %*s %7s %*s  method\n", "self", count, n.unit, "total", count, n.unit)
 	for _, e := range entries {
 		of := numbers[e.Key]
-		line := fmt.Sprintf("%6.1f%% %*s %6.1f%% %*s  ", v.share(e.Self), count, n.amount(of.Self), v.share(e.Total), count, n.amount(of.Total))
+		line := fmt.Sprintf("%6.1f%% %*s %6.1f%% %*s  ", v.share(e.Self), count, n.amount(of.Self), v.share(e.Total),
+			count, n.amount(of.Total))
 		if mark > 0 {
 			line += fmt.Sprintf("%-*s ", mark, hows[e.Key])
 		}
@@ -132,7 +135,8 @@ func Methods(w io.Writer, p *pprof.Profile, opts *ViewOptions) error {
 			self += e.Self
 			number += numbers[e.Key].Self
 		}
-		fmt.Fprintf(out, "%6.1f%% %*s %s  %s\n", v.share(self), count, n.amount(number), strings.Repeat(" ", 8+count), stored.Plural(len(rest), "more method"))
+		fmt.Fprintf(out, "%6.1f%% %*s %s  %s\n", v.share(self), count, n.amount(number), strings.Repeat(" ", 8+count),
+			stored.Plural(len(rest), "more method"))
 	}
 	if v.tree.Total() == 0 && stacks.HasTime(p) {
 		why := "what was recorded used no CPU time, or less than a sample stands for"
@@ -171,7 +175,8 @@ func Tree(w io.Writer, p *pprof.Profile, opts *ViewOptions) error {
 	}
 	t := treeWriter{view: v, opts: opts, totals: v.tree.Totals(), out: bufio.NewWriter(w)}
 	t.liftMarks()
-	fmt.Fprintf(t.out, "Calling contexts with %g%% or more of %s\n", opts.MinShare, layout.ManyOf(v.amount(v.tree.Total()), layout.Word(v.unit)))
+	fmt.Fprintf(t.out, "Calling contexts with %g%% or more of %s\n", opts.MinShare,
+		layout.ManyOf(v.amount(v.tree.Total()), layout.Word(v.unit)))
 	v.tree.Walk(v.tree.Heaviest(t.totals, strings.Compare), t.visit)
 	v.writeLegend(t.out, t.used, opts.Width)
 	if v.entered != nil {

@@ -20,7 +20,8 @@ import (
 func TestTreeLiftsMarks(t *testing.T) {
 	p := sinktest.ShopChained()
 	for share, want := range map[float64][]string{
-		0:  {"HashMap.getNode [ia] ", "HashMap.get [i] ", "Cart.total [jf] ", "do_futex [kf] ", "Shop.checkout [ij] ", "Fib.fib [ju] "},
+		0: {"HashMap.getNode [ia] ", "HashMap.get [i] ", "Cart.total [jf] ", "do_futex [kf] ", "Shop.checkout [ij] ",
+			"Fib.fib [ju] "},
 		1:  {"HashMap.getNode [ia] ", "HashMap.get [i] ", "Cart.total [jf] ", "Shop.checkout [ijf] "},
 		5:  {"HashMap.getNode [ja] ", "Cart.total [jf] ", "Shop.checkout [ijaf] "},
 		60: {"Cart.total [jaf] ", "Shop.checkout [ijaf] ", "(call_stub) [s] "},
@@ -33,7 +34,8 @@ func TestTreeLiftsMarks(t *testing.T) {
 		}
 	}
 	// The mark is about contexts, and the hot methods are hot in whatever context.
-	if got := sinktest.Show(t, report.Methods, sinktest.MustPprof(t, p), nil); strings.Contains(got, "ambiguous") || !strings.Contains(got, "[ij] java.util.HashMap.getNode") {
+	if got := sinktest.Show(t, report.Methods, sinktest.MustPprof(t, p), nil); strings.Contains(got, "ambiguous") ||
+		!strings.Contains(got, "[ij] java.util.HashMap.getNode") {
 		t.Errorf("methods are marked:\n%s", got)
 	}
 }
@@ -45,7 +47,8 @@ func TestTreeWithoutEntries(t *testing.T) {
 		s.Value[2] = 0
 	}
 	for name, p := range map[string]*pprof.Profile{"zeros": p, "none": sinktest.MustPprof(t, sinktest.Shop())} {
-		if got := sinktest.Show(t, report.Tree, p, nil); strings.Contains(got, " e:") || strings.Contains(got, "entered") {
+		if got := sinktest.Show(t, report.Tree, p, nil); strings.Contains(got, " e:") ||
+			strings.Contains(got, "entered") {
 			t.Errorf("%s:\n%s", name, got)
 		}
 	}
@@ -67,7 +70,8 @@ func callers(contexts map[string]uint64) *profile.Profile {
 		}
 		stacks = append(stacks, sinktest.Sampled{Weight: weight, Frames: frames})
 	}
-	return &profile.Profile{Processes: []*profile.Process{{PID: 1, Threads: []*profile.Thread{{Tree: sinktest.ContextTree(stacks...)}}}}}
+	return &profile.Profile{Processes: []*profile.Process{{PID: 1,
+		Threads: []*profile.Thread{{Tree: sinktest.ContextTree(stacks...)}}}}}
 }
 
 // TestTreeFigure12 rebuilds the part of Figure 12 of Inoue and Nakatani (OOPSLA 2009) below two
@@ -121,10 +125,13 @@ func TestTreeRecursion(t *testing.T) {
 		contexts map[string]uint64
 		want     []string
 	}{
-		{"direct", map[string]uint64{"main": 1, "main " + deep("fib", 999): 3, "main " + deep("fib", 1000): 4, "main " + deep("fib", 1000) + " x": 2},
-			[]string{"+-main [j] s:1(10.0%) d:10(100.0%)", " +-fib [j] (recursive, 1000 levels) s:7(70.0%) d:9(90.0%)", "  +-x [j] s:2(20.0%) d:2(20.0%)"}},
+		{"direct", map[string]uint64{"main": 1, "main " + deep("fib", 999): 3, "main " + deep("fib", 1000): 4, "main " +
+			deep("fib", 1000) + " x": 2},
+			[]string{"+-main [j] s:1(10.0%) d:10(100.0%)", " +-fib [j] (recursive, 1000 levels) s:7(70.0%) d:9(90.0%)",
+				"  +-x [j] s:2(20.0%) d:2(20.0%)"}},
 		{"branching off", map[string]uint64{"fib fib": 2, "fib fib x": 3, "fib fib fib fib": 5},
-			[]string{"+-fib [j] (recursive, 2 levels) s:2(20.0%) d:10(100.0%)", " +-fib [j] (recursive, 2 levels) s:5(50.0%) d:5(50.0%)", " +-x [j] s:3(30.0%) d:3(30.0%)"}},
+			[]string{"+-fib [j] (recursive, 2 levels) s:2(20.0%) d:10(100.0%)",
+				" +-fib [j] (recursive, 2 levels) s:5(50.0%) d:5(50.0%)", " +-x [j] s:3(30.0%) d:3(30.0%)"}},
 		{"twice on a path", map[string]uint64{"a a b a a c": 10},
 			[]string{"+-a [j] (recursive, 2 levels) s:0(0.0%) d:10(100.0%)", " +-b [j] s:0(0.0%) d:10(100.0%)",
 				"  +-a [j] (recursive, 2 levels) s:0(0.0%) d:10(100.0%)", "   +-c [j] s:10(100.0%) d:10(100.0%)"}},
@@ -132,7 +139,8 @@ func TestTreeRecursion(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			got := sinktest.Show(t, report.Tree, sinktest.MustPprof(t, callers(test.contexts)), nil)
 			lines := strings.Split(got, "\n")
-			if len(lines) != len(test.want)+3 || strings.Join(lines[1:len(lines)-2], "\n") != strings.Join(test.want, "\n") {
+			if len(lines) != len(test.want)+3 || strings.Join(lines[1:len(lines)-2], "\n") != strings.Join(test.want,
+				"\n") {
 				t.Errorf("Tree =\n%s\nwant\n%s", got, strings.Join(test.want, "\n"))
 			}
 		})
@@ -141,7 +149,8 @@ func TestTreeRecursion(t *testing.T) {
 
 // Mutual recursion is not folded, but neither does it walk off the screen.
 func TestTreeIndentIsBounded(t *testing.T) {
-	got := sinktest.Show(t, report.Tree, sinktest.MustPprof(t, callers(map[string]uint64{strings.Repeat("ping pong ", 500): 1})), nil)
+	got := sinktest.Show(t, report.Tree, sinktest.MustPprof(t,
+		callers(map[string]uint64{strings.Repeat("ping pong ", 500): 1})), nil)
 	if want := "{999} pong [j] s:1(100.0%) d:1(100.0%)"; !strings.Contains(got, want) {
 		t.Errorf("no %q", want)
 	}
@@ -154,15 +163,19 @@ func TestTreeIndentIsBounded(t *testing.T) {
 
 // An idle process has an empty profile, which says why.
 func TestMethodsOfNothing(t *testing.T) {
-	got := sinktest.Show(t, report.Methods, sinktest.MustPprof(t, &profile.Profile{Duration: time.Second, Processes: []*profile.Process{{PID: 1, Threads: []*profile.Thread{{TID: 1}}}}}), nil)
+	got := sinktest.Show(t, report.Methods, sinktest.MustPprof(t,
+		&profile.Profile{Duration: time.Second, Processes: []*profile.Process{{PID: 1,
+			Threads: []*profile.Thread{{TID: 1}}}}}), nil)
 	if !strings.Contains(got, "No samples: what was recorded used no CPU time") {
 		t.Errorf("%s", got)
 	}
-	some, err := stacks.Where(sinktest.MustPprof(t, sinktest.Shop()), "false", func(*pprof.Sample) (bool, error) { return false, nil })
+	some, err := stacks.Where(sinktest.MustPprof(t, sinktest.Shop()), "false",
+		func(*pprof.Sample) (bool, error) { return false, nil })
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := sinktest.Show(t, report.Methods, some, nil); !strings.Contains(got, "No samples: none meets the condition") {
+	if got := sinktest.Show(t, report.Methods, some, nil); !strings.Contains(got,
+		"No samples: none meets the condition") {
 		t.Errorf("%s", got)
 	}
 }

@@ -58,7 +58,8 @@ func (v *perCall) read(p *pprof.Profile, per compare.Per) error {
 	if err != nil {
 		return err
 	}
-	r, err := compare.ReadRecording(compare.Named{Name: name, Profile: p}, s.Profile.SampleType[s.Column].Type, &compare.AuditOptions{Per: per})
+	r, err := compare.ReadRecording(compare.Named{Name: name, Profile: p}, s.Profile.SampleType[s.Column].Type,
+		&compare.AuditOptions{Per: per})
 	if err != nil {
 		return err
 	}
@@ -82,7 +83,8 @@ func (v *perCall) read(p *pprof.Profile, per compare.Per) error {
 		v.add(frames, cmp.Or(stacks.Label(sample, stored.LabelCause), cause.Running), t)
 	}
 	if v.all.events == 0 {
-		return fmt.Errorf("%s was called %s times, but no sample has it in its stack: record for longer", stored.Printable(v.method), layout.Quantity(v.calls))
+		return fmt.Errorf("%s was called %s times, but no sample has it in its stack: record for longer",
+			stored.Printable(v.method), layout.Quantity(v.calls))
 	}
 	return nil
 }
@@ -172,7 +174,8 @@ func (v *perCall) write(w io.Writer, p *pprof.Profile) error {
 	if v.within > 0 {
 		calls = fmt.Sprintf(" (%s)", halfWidth(100*v.within, "%"))
 	}
-	head := fmt.Sprintf("%s%s: %s%s, %s each (%s)", v.method, stacks.Elapsed(p), layout.ManyOf(layout.Quantity(math.Round(v.calls)), "calls"), calls, v.each(v.all), v.interval(v.all))
+	head := fmt.Sprintf("%s%s: %s%s, %s each (%s)", v.method, stacks.Elapsed(p),
+		layout.ManyOf(layout.Quantity(math.Round(v.calls)), "calls"), calls, v.each(v.all), v.interval(v.all))
 	const named = 3 // causes in the heading
 	for i, g := range v.byCause.sorted(v.main) {
 		if i == named {
@@ -188,7 +191,8 @@ func (v *perCall) write(w io.Writer, p *pprof.Profile) error {
 	out.WriteByte('\n')
 	writeEvents(&table, "called method / cause", &v.byBelow)
 	if v.leftOut.values[v.main] > 0 {
-		layout.Fold(out, fmt.Sprintf("omitted: %s in inlined or interpreted copies of the method, whose calls are not counted", v.amount(v.leftOut.values[v.main])), v.opts.Width)
+		layout.Fold(out, fmt.Sprintf("omitted: %s in inlined or interpreted copies of the method, whose calls are "+
+			"not counted", v.amount(v.leftOut.values[v.main])), v.opts.Width)
 	}
 	if v.recursive {
 		layout.Fold(out, "The method calls itself: each level counts as a call.", v.opts.Width)

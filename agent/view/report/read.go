@@ -112,7 +112,8 @@ func check(open func() (io.Reader, error), limit, bound int64) (size int64, err 
 		return 0, errors.New("the file is empty")
 	case size+need > bound:
 		const mega = 1 << 20
-		return 0, fmt.Errorf("the profile takes up to %d MB of memory, more than %d MB: set GOMEMLIMIT=%dMiB if you trust the file",
+		return 0, fmt.Errorf("the profile takes up to %d MB of memory, more than %d MB: set GOMEMLIMIT=%dMiB if you "+
+			"trust the file",
 			(size+need)/mega, bound/mega, (size+need)*5/4/mega+64)
 	}
 	return size, nil

@@ -26,7 +26,8 @@ func small() *pprof.Profile {
 	return &pprof.Profile{
 		SampleType: []*pprof.ValueType{{Type: "samples", Unit: "count"}},
 		Mapping:    []*pprof.Mapping{m}, Function: []*pprof.Function{f}, Location: []*pprof.Location{l},
-		Sample: []*pprof.Sample{{Location: []*pprof.Location{l, l}, Value: []int64{7}, NumLabel: map[string][]int64{"pid": {1}}}},
+		Sample: []*pprof.Sample{{Location: []*pprof.Location{l, l}, Value: []int64{7},
+			NumLabel: map[string][]int64{"pid": {1}}}},
 	}
 }
 
@@ -34,7 +35,8 @@ func small() *pprof.Profile {
 func smallCalls() *pprof.Profile {
 	p := small()
 	p.SampleType[0].Type = stored.TypeCalls
-	l := &pprof.Location{ID: 2, Mapping: p.Mapping[0], Address: 8, Line: []pprof.Line{{Function: p.Function[0], Line: 3}}}
+	l := &pprof.Location{ID: 2, Mapping: p.Mapping[0], Address: 8,
+		Line: []pprof.Line{{Function: p.Function[0], Line: 3}}}
 	p.Location = append(p.Location, l)
 	p.Sample[0].Location = []*pprof.Location{l, l}
 	p.Sample[0].Label = map[string][]string{stored.LabelEngine: {"page"}, stored.LabelBasis: {"sampled"}}
@@ -48,7 +50,8 @@ func smallEvents(kind profile.EventKind) *pprof.Profile {
 	p.SampleType, p.DefaultSampleType = stored.EventTypes(kind)
 	s := p.Sample[0]
 	s.Value = []int64{7, 8, 9, 10}[:len(p.SampleType)]
-	s.Label = map[string][]string{stored.LabelClass: {"byte[]"}, stored.LabelKind: {"spin"}, stored.LabelPlace: {"old"}, stored.LabelProbe: {"p"}, stored.LabelValue: {"8-15"}}
+	s.Label = map[string][]string{stored.LabelClass: {"byte[]"}, stored.LabelKind: {"spin"}, stored.LabelPlace: {"old"},
+		stored.LabelProbe: {"p"}, stored.LabelValue: {"8-15"}}
 	s.NumLabel[stored.LabelOffset], s.NumUnit = []int64{8}, map[string][]string{stored.LabelOffset: {stored.UnitBytes}}
 	return p
 }
@@ -101,7 +104,8 @@ func TestReadRefuses(t *testing.T) {
 		{"another format of pprof's", []byte("--- heapz 1 ---\nformat = java\n"), "not a pprof profile"},
 		{"a large file", make([]byte, limit+1), "larger than 1 MB"},
 		{"a decompression bomb", gzipped(t, make([]byte, 100*limit)), "larger than 1 MB"},
-		{"a stack without end", packed(fieldSample, packed(sampleLocation, make([]byte, maxStack+1))), "more than 65536 frames"},
+		{"a stack without end", packed(fieldSample, packed(sampleLocation, make([]byte, maxStack+1))),
+			"more than 65536 frames"},
 		{"values without types", encode(t, contradictory.WriteUncompressed), "is inconsistent"},
 		{"a string out of range", []byte{0x0a, 0x02, 0x08, 0x7f}, "not a pprof profile"},
 	} {
@@ -176,7 +180,8 @@ func TestMemoryForDeepStacks(t *testing.T) {
 	sample := packed(fieldSample, slices.Concat(packed(sampleLocation, frames), packed(sampleValue, []byte{1})))
 	need, size, err := measure(bytes.NewReader(bytes.Repeat(sample, stacks/part)), maxStored)
 	if took := (need + size) * part; err != nil || took > memoryFor(took/850) {
-		t.Errorf("%v: a recording of %d deep stacks takes %d bytes of memory, more than %d", err, stacks, took, memoryFor(took/850))
+		t.Errorf("%v: a recording of %d deep stacks takes %d bytes of memory, more than %d", err, stacks, took,
+			memoryFor(took/850))
 	}
 }
 
@@ -190,7 +195,8 @@ func TestReadBombs(t *testing.T) {
 			}
 			return 1 << 20
 		}
-		if p, err := read(bytes.NewReader(zipped), maxStored, bound); p != nil || err == nil || !strings.Contains(err.Error(), "set GOMEMLIMIT=") {
+		if p, err := read(bytes.NewReader(zipped), maxStored, bound); p != nil || err == nil ||
+			!strings.Contains(err.Error(), "set GOMEMLIMIT=") {
 			t.Errorf("%s: %v, want it to be refused", name, err)
 		}
 	}
@@ -214,7 +220,8 @@ func FuzzRead(f *testing.F) {
 		if err != nil {
 			return
 		}
-		for i, view := range []func(io.Writer, *pprof.Profile, *ViewOptions) error{Report, Edges, Layers, Tree, Methods} {
+		for i, view := range []func(io.Writer, *pprof.Profile, *ViewOptions) error{Report, Edges, Layers, Tree,
+			Methods} {
 			var out bytes.Buffer
 			if err := view(&out, p, nil); err == nil && out.Len() == 0 {
 				t.Fatalf("view %d shows nothing", i)
@@ -222,7 +229,8 @@ func FuzzRead(f *testing.F) {
 		}
 		for _, by := range []compare.By{compare.ByMethod, compare.ByEdge, compare.ByContext, compare.ByClass} {
 			var out bytes.Buffer
-			err := compare.Profiles(&out, compare.Named{Name: "a", Profile: p}, compare.Named{Name: "b", Profile: p}, &compare.Options{By: by})
+			err := compare.Profiles(&out, compare.Named{Name: "a", Profile: p}, compare.Named{Name: "b", Profile: p},
+				&compare.Options{By: by})
 			if err == nil && !strings.Contains(out.String(), "100.00  of 100") {
 				t.Fatalf("a profile differs from itself by %v:\n%s", by, &out)
 			}

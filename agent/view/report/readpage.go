@@ -30,10 +30,12 @@ func isPage(data []byte) bool {
 func profileInPage(page []byte) ([]byte, error) {
 	_, rest, found := bytes.Cut(page, []byte(pageProfile))
 	if !found {
-		return nil, errors.New("this page has no profile inside: name a .pb.gz file, or a page that record -o or report -o wrote")
+		return nil, errors.New("this page has no profile inside: name a .pb.gz file, or a page that record -o or " +
+			"report -o wrote")
 	}
 	if n := bytes.Count(rest, []byte(pageProfile)) + 1; n > 1 {
-		return nil, fmt.Errorf("this page has %d profiles inside%s: open it in a browser and save one of them", n, pageNames(page))
+		return nil, fmt.Errorf("this page has %d profiles inside%s: open it in a browser and save one of them", n,
+			pageNames(page))
 	}
 	_, rest, found = bytes.Cut(rest, []byte(`">`))
 	text, _, ended := bytes.Cut(rest, []byte(pageEnds))

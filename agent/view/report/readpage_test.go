@@ -37,12 +37,14 @@ func TestReadPage(t *testing.T) {
 	}
 	at := strings.Index(one.String(), `id="file0">`)
 	for name, test := range map[string]struct{ page, want string }{
-		"several": {two.String(), "this page has 2 profiles inside (cpu.pb.gz, alloc.pb.gz): open it in a browser and save one of them"},
+		"several": {two.String(), "this page has 2 profiles inside (cpu.pb.gz, alloc.pb.gz): open it in a browser " +
+			"and save one of them"},
 		"none":    {"<!doctype html><p>hello", "this page has no profile inside: name a .pb.gz file"},
 		"cut off": {one.String()[:at+100], "this page is cut off"},
 		"damaged": {one.String()[:at+100] + "!</script>", "decode the profile in the page: "},
 	} {
-		if _, err := report.Read(strings.NewReader(test.page)); err == nil || !strings.HasPrefix(err.Error(), test.want) {
+		if _, err := report.Read(strings.NewReader(test.page)); err == nil ||
+			!strings.HasPrefix(err.Error(), test.want) {
 			t.Errorf("%s: %v, want %s", name, err, test.want)
 		}
 	}

@@ -63,7 +63,8 @@ func Sentences(p *pprof.Profile) []string {
 	if e := leastObserved(m); e != nil && !e.Good() || missingPart(m) != "" {
 		status = []string{Status(p)}
 	}
-	return slices.Concat(status, []string{m.Account.String()}, approximations(p), doubts(p, modes[:]), describeWindows(stacks.Windows(p)),
+	return slices.Concat(status, []string{m.Account.String()}, approximations(p), doubts(p, modes[:]),
+		describeWindows(stacks.Windows(p)),
 		m.Remaining(), stored.OtherComments(p, m))
 }
 
@@ -149,7 +150,8 @@ func Report(w io.Writer, p *pprof.Profile, opts *ViewOptions) error {
 		views = append(views, Edges)
 	}
 	kind, ofEvents := stacks.EventKindOf(p)
-	if stopped := ofEvents && kind == profile.Pauses; !stopped && (ofEvents || !stacks.HasCalls(p) || stacks.HasTime(p) || stacks.HoldsContexts(p)) {
+	if stopped := ofEvents && kind == profile.Pauses; !stopped &&
+		(ofEvents || !stacks.HasCalls(p) || stacks.HasTime(p) || stacks.HoldsContexts(p)) {
 		views = append(views, Tree)
 	}
 	if m, err := stored.MetadataOf(p); err == nil && len(m.Contexts) > 0 {
@@ -213,9 +215,11 @@ func describeWindows(windows map[int64]stored.Window) []string {
 		return nil
 	}
 	first := windows[slices.Min(slices.Collect(maps.Keys(windows)))]
-	from := fmt.Sprintf("from %s for %v", first.Start.UTC().Format(time.RFC3339), first.Duration.Round(time.Millisecond))
+	from := fmt.Sprintf("from %s for %v", first.Start.UTC().Format(time.RFC3339),
+		first.Duration.Round(time.Millisecond))
 	if len(windows) == 1 {
 		return []string{fmt.Sprintf("window %d: %s", first.Number, from)}
 	}
-	return []string{fmt.Sprintf("windows: %d, the first %s; vmprof-agent compare FILE compares them", len(windows), from)}
+	return []string{fmt.Sprintf("windows: %d, the first %s; vmprof-agent compare FILE compares them", len(windows),
+		from)}
 }

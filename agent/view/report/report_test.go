@@ -22,7 +22,8 @@ func TestReportGolden(t *testing.T) {
 	stored := sinktest.MustPprof(t, sinktest.Shop())
 	sinktest.Golden(t, "shop.methods.golden", sinktest.Show(t, report.Methods, stored, nil))
 	sinktest.Golden(t, "shop.tree.golden", sinktest.Show(t, report.Tree, stored, nil))
-	sinktest.Golden(t, "shop.narrow.golden", sinktest.Show(t, report.Report, stored, &report.ViewOptions{N: 5, MinShare: 5, Width: 60}))
+	sinktest.Golden(t, "shop.narrow.golden", sinktest.Show(t, report.Report, stored,
+		&report.ViewOptions{N: 5, MinShare: 5, Width: 60}))
 	var text bytes.Buffer
 	if err := sink.FormatText.Encode(&text, sinktest.Shop(), sink.ContentOf(sinktest.Shop())); err != nil {
 		t.Fatal(err)
@@ -51,7 +52,8 @@ func TestReportOfStoredFile(t *testing.T) {
 }
 
 func TestReportFitsTerminal(t *testing.T) {
-	for _, line := range strings.Split(sinktest.Show(t, report.Report, sinktest.MustPprof(t, sinktest.Shop()), nil), "\n") {
+	for _, line := range strings.Split(sinktest.Show(t, report.Report, sinktest.MustPprof(t, sinktest.Shop()), nil),
+		"\n") {
 		if n := utf8.RuneCountInString(line); n > 79 {
 			t.Errorf("line of %d columns: %s", n, line)
 		}
@@ -90,7 +92,8 @@ func TestViewErrors(t *testing.T) {
 		}
 	}
 	for i, view := range []sinktest.ViewFunc{report.Methods, report.Tree, report.Report} {
-		if err := view(sinktest.BrokenPipe{}, sinktest.MustPprof(t, sinktest.Shop()), nil); !errors.Is(err, io.ErrClosedPipe) {
+		if err := view(sinktest.BrokenPipe{}, sinktest.MustPprof(t, sinktest.Shop()), nil); !errors.Is(err,
+			io.ErrClosedPipe) {
 			t.Errorf("view %d = %v, want %v", i, err, io.ErrClosedPipe)
 		}
 	}
@@ -113,7 +116,8 @@ func TestViewsOfTooManyContexts(t *testing.T) {
 	}
 	for _, view := range []sinktest.ViewFunc{report.Methods, report.Tree} {
 		got := sinktest.Show(t, view, p, nil)
-		for _, want := range []string{"too many contexts: 42 samples", "too many contexts: 8 entries are omitted", "deep"} {
+		for _, want := range []string{"too many contexts: 42 samples", "too many contexts: 8 entries are omitted",
+			"deep"} {
 			if !strings.Contains(got, want) {
 				t.Errorf("no %q in\n%s", want, got)
 			}

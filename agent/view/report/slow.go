@@ -27,7 +27,8 @@ func Slow(w io.Writer, p *pprof.Profile, opts *ViewOptions) error {
 		opts = DefaultViewOptions()
 	}
 	if stacks.TypeIndex(p, stored.TypeSlow) < 0 {
-		return errors.New("the profile has no slow calls: record some with vmprof-agent record -e wall --slow=METHOD -p PID")
+		return errors.New("the profile has no slow calls: record some with vmprof-agent record -e wall --slow=METHOD " +
+			"-p PID")
 	}
 	s, err := stacks.Of(p, stored.TypeSlow)
 	if err != nil {
@@ -56,7 +57,8 @@ func Slow(w io.Writer, p *pprof.Profile, opts *ViewOptions) error {
 		place = func(c *stacks.SlowCall) []string { return []string{fmt.Sprint(c.Window), fmt.Sprint(c.Number)} }
 		columns = []string{"window", "call"}
 	}
-	g := layout.Grid{Head: []layout.Row{{Cells: append(columns, "took", "start"), Name: layout.Heading("thread: causes / heaviest stack")}}}
+	g := layout.Grid{Head: []layout.Row{{Cells: append(columns, "took", "start"),
+		Name: layout.Heading("thread: causes / heaviest stack")}}}
 	unwound := false
 	shown, rest := layout.First(opts.N, calls)
 	for _, c := range shown {
@@ -68,7 +70,8 @@ func Slow(w io.Writer, p *pprof.Profile, opts *ViewOptions) error {
 			took = ">" + took
 		}
 		about := cmp.Or(c.Thread, stored.Unnamed) + ": " + causes(c)
-		g.Rows = append(g.Rows, layout.Row{Cells: append(place(c), took, when(c)), Name: func(width int) string { return layout.KeepStart(about, width) }})
+		g.Rows = append(g.Rows, layout.Row{Cells: append(place(c), took, when(c)),
+			Name: func(width int) string { return layout.KeepStart(about, width) }})
 		stack := pathFrom(s, c.Heaviest, method)
 		g.Rows = append(g.Rows, layout.Row{Cells: make([]string, len(g.Head[0].Cells)), Name: func(width int) string {
 			text := "  " + layout.Time.Of(c.HeaviestTime) + " "

@@ -102,7 +102,8 @@ func doubt(p *pprof.Profile) (word, why string) {
 		case m.Repeated() == profile.InStep:
 			return approximate, "sites of allocations were observed in step with the ends of buffers"
 		case m.Repeated() != "":
-			return approximate, "allocations were observed at one site only, and others in step with it would not be seen"
+			return approximate, "allocations were observed at one site only, and others in step with it would not be " +
+				"seen"
 		case vagueTimes(p) != "":
 			return approximate, vagueTimes(p)
 		case m.Events.Observed < fewSamples:
@@ -144,7 +145,10 @@ func doubt(p *pprof.Profile) (word, why string) {
 	}
 	approximated := labelShare(p, stored.LabelAttribution, stored.Approximate) / 100
 	account := fmt.Sprintf("%s, %d lost", stored.Plural(int(min(c.Folded, math.MaxInt32)), "sample"), lost)
-	if i := slices.IndexFunc(m.Notes, func(n stored.Note) bool { return strings.HasPrefix(n.Text, missingNames) }); i >= 0 {
+	if i := slices.IndexFunc(m.Notes, func(n stored.Note) bool {
+		return strings.HasPrefix(n.Text,
+			missingNames)
+	}); i >= 0 {
 		return incomplete, m.Notes[i].Text
 	}
 	switch {
@@ -168,7 +172,10 @@ func doubt(p *pprof.Profile) (word, why string) {
 
 // missingPart says which part of a history cannot be read; "" if all can.
 func missingPart(m *stored.Metadata) string {
-	if i := slices.IndexFunc(m.Remarks, func(s string) bool { return strings.HasPrefix(s, profile.MissingPart) }); i >= 0 {
+	if i := slices.IndexFunc(m.Remarks, func(s string) bool {
+		return strings.HasPrefix(s,
+			profile.MissingPart)
+	}); i >= 0 {
 		return m.Remarks[i]
 	}
 	return ""
@@ -198,7 +205,8 @@ func vagueCalls(p *pprof.Profile) string {
 	}
 	for _, e := range engines {
 		if within := e.totalWithin(); e.estimated && within.High > vague*within.Low {
-			return fmt.Sprintf("there were between %s and %s calls (95 %%)", stored.ThreeDigits(within.Low), stored.ThreeDigits(within.High))
+			return fmt.Sprintf("there were between %s and %s calls (95 %%)", stored.ThreeDigits(within.Low),
+				stored.ThreeDigits(within.High))
 		}
 	}
 	return ""

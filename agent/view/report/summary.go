@@ -152,7 +152,9 @@ func empty(p *pprof.Profile) bool { return len(p.Sample) == 0 }
 
 // fit writes a view with as many rows as fit into so many lines. Where that would leave few rows,
 // they have no parts: the largest rows say more than the parts of fewer ones.
-func (o *SummaryOptions) fit(w io.Writer, view func(io.Writer, *pprof.Profile, *ViewOptions) error, p *pprof.Profile, lines int, several bool) error {
+func (o *SummaryOptions) fit(
+	w io.Writer, view func(io.Writer, *pprof.Profile, *ViewOptions) error, p *pprof.Profile, lines int, several bool,
+) error {
 	opts := DefaultViewOptions()
 	opts.Width = o.Width
 	var all []string
@@ -247,7 +249,8 @@ func (o *SummaryOptions) time(w io.Writer, p *pprof.Profile, lines int) error {
 	if err != nil {
 		return err
 	}
-	const least = leastRows + 1                                                              // one is of the other methods
+	// one is of the other methods
+	const least = leastRows + 1
 	rows := min(lines-bytes.Count(head.Bytes(), []byte("\n"))-1, summaryRows+2+summaryApp+1) // below the heading
 	if v.tree.Total() == 0 {
 		return layout.Flush(out, "summary")
@@ -263,20 +266,23 @@ func (o *SummaryOptions) time(w io.Writer, p *pprof.Profile, lines int) error {
 	shown, rest := layout.First(summaryLines(rows, len(entries)), entries)
 	// Of few lines the hottest methods are more, and what they have anyway is not repeated.
 	app := v.withCallees(all, min(summaryApp, (rows-1)/4))
-	if rows-len(app)-1 < min(least, len(entries)) || !slices.ContainsFunc(app, func(e cct.Entry[string]) bool { return !slices.Contains(shown, e) }) {
+	if rows-len(app)-1 < min(least, len(entries)) || !slices.ContainsFunc(app,
+		func(e cct.Entry[string]) bool { return !slices.Contains(shown, e) }) {
 		app = nil
 	} else {
 		rows -= len(app) + 1
 		shown, rest = layout.First(summaryLines(rows, len(entries)), entries)
 	}
-	fmt.Fprintf(out, "%s\n", o.paint(dim, fmt.Sprintf("%6s %6s  %-*s  %s", "self", "total", kindWidth, "kind", "method")))
+	fmt.Fprintf(out, "%s\n", o.paint(dim, fmt.Sprintf("%6s %6s  %-*s  %s", "self", "total", kindWidth, "kind",
+		"method")))
 	o.writeRows(out, v, shown)
 	if len(rest) > 0 && rows > 1 {
 		var self uint64
 		for _, e := range rest {
 			self += e.Self
 		}
-		fmt.Fprintf(out, "%5.1f%% %s %s\n", v.share(self), strings.Repeat(" ", 8+kindWidth), stored.Plural(len(rest), "more method"))
+		fmt.Fprintf(out, "%5.1f%% %s %s\n", v.share(self), strings.Repeat(" ", 8+kindWidth),
+			stored.Plural(len(rest), "more method"))
 	}
 	if len(app) > 0 {
 		fmt.Fprintf(out, "%s\n", o.paint(dim, "the application's methods with the most time in total (with callees):"))
@@ -368,7 +374,8 @@ func subject(p *pprof.Profile) string {
 	}
 	processes, names := make(map[process]bool), make(map[string]bool)
 	for _, sample := range p.Sample {
-		name := cmp.Or(strings.TrimSuffix(stacks.Label(sample, stored.LabelService), ".service"), stacks.Label(sample, stored.LabelComm), stored.Unnamed)
+		name := cmp.Or(strings.TrimSuffix(stacks.Label(sample, stored.LabelService), ".service"),
+			stacks.Label(sample, stored.LabelComm), stored.Unnamed)
 		processes[process{name, stacks.ProcessID(sample)}] = true
 		names[name] = true
 	}
@@ -402,7 +409,8 @@ const (
 )
 
 var kindColors = map[string]color{
-	profile.GuestCode.String(): green, stacks.Compiled: green, profile.Compiling.String(): cyan, profile.Collecting.String(): magenta,
+	profile.GuestCode.String(): green, stacks.Compiled: green, profile.Compiling.String(): cyan,
+	profile.Collecting.String():   magenta,
 	profile.Housekeeping.String(): blue, profile.NativeCode.String(): yellow, profile.KernelCode.String(): red,
 }
 

@@ -27,8 +27,10 @@ func summaryOf(t *testing.T, opts *report.SummaryOptions, files ...*pprof.Profil
 }
 
 func TestSummaryGolden(t *testing.T) {
-	opts := &report.SummaryOptions{CPUs: 2, Next: []string{"written to x.pb.gz", "next: vmprof-agent report --view=tree x.pb.gz"}}
-	for name, p := range map[string]*profile.Profile{"shop": sinktest.Shop(), "both": sinktest.ShopBoth(), "calls": sinktest.ShopCalls()} {
+	opts := &report.SummaryOptions{CPUs: 2, Next: []string{"written to x.pb.gz",
+		"next: vmprof-agent report --view=tree x.pb.gz"}}
+	for name, p := range map[string]*profile.Profile{"shop": sinktest.Shop(), "both": sinktest.ShopBoth(),
+		"calls": sinktest.ShopCalls()} {
 		sinktest.Golden(t, name+".summary.golden", summaryOf(t, opts, sinktest.MustPprof(t, p)))
 	}
 }
@@ -37,9 +39,12 @@ func TestSummaryGolden(t *testing.T) {
 // Methods above it that only pass on are not, nor is the class library.
 func TestSummaryWithCallees(t *testing.T) {
 	p := sinktest.OfPaths(
-		sinktest.Path{Methods: "java.lang.Thread.run com.shop.Main.main com.shop.Main.quote java.util.Map.get", Times: 1, Weight: 70},
-		sinktest.Path{Methods: "java.lang.Thread.run com.shop.Main.main com.shop.Main.quote com.shop.Main.quote [inlined]", Times: 1, Weight: 10},
-		sinktest.Path{Methods: "java.lang.Thread.run com.shop.Main.main com.shop.Web.filter com.shop.Web.page java.lang.String.concat", Times: 1, Weight: 20},
+		sinktest.Path{Methods: "java.lang.Thread.run com.shop.Main.main com.shop.Main.quote java.util.Map.get",
+			Times: 1, Weight: 70},
+		sinktest.Path{Methods: "java.lang.Thread.run com.shop.Main.main com.shop.Main.quote com.shop.Main.quote " +
+			"[inlined]", Times: 1, Weight: 10},
+		sinktest.Path{Methods: "java.lang.Thread.run com.shop.Main.main com.shop.Web.filter com.shop.Web.page " +
+			"java.lang.String.concat", Times: 1, Weight: 20},
 	)
 	text := summaryOf(t, nil, sinktest.MustPprof(t, p))
 	_, rows, found := strings.Cut(text, "with callees):\n")
@@ -64,7 +69,8 @@ func manyAllocations(t *testing.T) *pprof.Profile {
 			f := &pprof.Function{ID: id, Name: "com.shop.M" + strconv.Itoa(method) + ".run", SystemName: "run"}
 			l := &pprof.Location{ID: id, Mapping: model.Location[0].Mapping, Line: []pprof.Line{{Function: f}}}
 			p.Function, p.Location = append(p.Function, f), append(p.Location, l)
-			s := &pprof.Sample{Location: []*pprof.Location{l}, Value: make([]int64, len(model.Value)), Label: map[string][]string{"class": {"C" + strconv.Itoa(class)}}}
+			s := &pprof.Sample{Location: []*pprof.Location{l}, Value: make([]int64, len(model.Value)),
+				Label: map[string][]string{"class": {"C" + strconv.Itoa(class)}}}
 			bytes := int64(1) // of 0.0 %
 			if class == method {
 				bytes = 1_000_000 * int64(12-class)
@@ -94,7 +100,8 @@ func TestSummaryOfEventsShowsTheLargest(t *testing.T) {
 func TestSummaryOfSeveralKinds(t *testing.T) {
 	var paths []sinktest.Path
 	for i := range 12 {
-		paths = append(paths, sinktest.Path{Methods: "main com.shop.Leaf" + strconv.Itoa(i) + ".run", Times: 1, Weight: uint64(100 - i)})
+		paths = append(paths, sinktest.Path{Methods: "main com.shop.Leaf" + strconv.Itoa(i) + ".run", Times: 1,
+			Weight: uint64(100 - i)})
 	}
 	cpu, alloc := sinktest.MustPprof(t, sinktest.OfPaths(paths...)), manyAllocations(t)
 	for _, lines := range []int{1, 10, 24, 30} {
@@ -122,7 +129,8 @@ func TestSummaryFits(t *testing.T) {
 	}
 	for n := range len(files) {
 		for _, width := range []int{80, 200} {
-			text := summaryOf(t, &report.SummaryOptions{CPUs: 2, Width: width, Color: true, Next: []string{"written", "next"}}, files[:n+1]...)
+			text := summaryOf(t, &report.SummaryOptions{CPUs: 2, Width: width, Color: true,
+				Next: []string{"written", "next"}}, files[:n+1]...)
 			if !strings.Contains(text, "\x1b[") {
 				t.Errorf("no colors in\n%s", text)
 			}
@@ -168,10 +176,12 @@ func TestSummaryStatus(t *testing.T) {
 	// A call profile of few samples is coarse, however many calls they stand for; one without calls
 	// has seen none.
 	caller, callee := sinktest.JavaMethod("M.m()V"), sinktest.JavaMethod("M.n()V")
-	calls := &profile.Profile{Processes: []*profile.Process{{PID: 1, Calls: []*profile.Calls{{Engine: "page", Basis: profile.Sampled, Graph: sinktest.CallGraph(
-		sinktest.Called{Caller: caller, Callee: callee, Weight: 1e6})}}}}}
+	calls := &profile.Profile{Processes: []*profile.Process{{PID: 1,
+		Calls: []*profile.Calls{{Engine: "page", Basis: profile.Sampled, Graph: sinktest.CallGraph(
+			sinktest.Called{Caller: caller, Callee: callee, Weight: 1e6})}}}}}
 	calls.Counts.Folded = 35
-	for want, p := range map[string]*profile.Profile{"status: coarse: only 35 samples": calls, "status: empty: 0 calls": {Event: "cpu-clock", Period: 1}} {
+	for want, p := range map[string]*profile.Profile{"status: coarse: only 35 samples": calls,
+		"status: empty: 0 calls": {Event: "cpu-clock", Period: 1}} {
 		if got := report.Status(sinktest.MustPprofOf(t, p, sink.CallCounts)); !strings.HasPrefix(got, want) {
 			t.Errorf("%s, want %s", got, want)
 		}
@@ -180,7 +190,8 @@ func TestSummaryStatus(t *testing.T) {
 	if got := summaryOf(t, nil, none); !strings.Contains(got, "used no CPU time") {
 		t.Error(got)
 	}
-	if got := summaryOf(t, &report.SummaryOptions{Stopped: true}, none); !strings.Contains(got, "are stopped") || strings.Contains(got, "used no CPU time") {
+	if got := summaryOf(t, &report.SummaryOptions{Stopped: true}, none); !strings.Contains(got, "are stopped") ||
+		strings.Contains(got, "used no CPU time") {
 		t.Error(got)
 	}
 }
@@ -195,7 +206,8 @@ func TestSummaryWithoutSlowCalls(t *testing.T) {
 	if got := summaryOf(t, nil, sinktest.MustPprofOf(t, p, of)); !strings.Contains(got, says) {
 		t.Errorf("no %q in\n%s", says, got)
 	}
-	p.Processes[0].Slow = []profile.SlowCall{{TID: 8, Thread: "http-1", Start: p.Start, Length: time.Second, Parts: []profile.SlowPart{{State: "blocked", Cause: "socket", Time: 1e9}}}}
+	p.Processes[0].Slow = []profile.SlowCall{{TID: 8, Thread: "http-1", Start: p.Start, Length: time.Second,
+		Parts: []profile.SlowPart{{State: "blocked", Cause: "socket", Time: 1e9}}}}
 	if got := summaryOf(t, nil, sinktest.MustPprofOf(t, p, of)); strings.Contains(got, says) {
 		t.Errorf("in spite of a call:\n%s", got)
 	}
@@ -203,14 +215,16 @@ func TestSummaryWithoutSlowCalls(t *testing.T) {
 
 // Threads are shown by what they have in common.
 func TestThreads(t *testing.T) {
-	p := sinktest.OfPaths(sinktest.Path{Methods: "m a", Times: 1, Weight: 10}, sinktest.Path{Methods: "m b", Times: 1, Weight: 30}, sinktest.Path{Methods: "m c", Times: 1, Weight: 60})
+	p := sinktest.OfPaths(sinktest.Path{Methods: "m a", Times: 1, Weight: 10},
+		sinktest.Path{Methods: "m b", Times: 1, Weight: 30}, sinktest.Path{Methods: "m c", Times: 1, Weight: 60})
 	stored := sinktest.MustPprof(t, p)
 	for i, thread := range []string{"http-nio-8080-exec-1", "http-nio-8080-exec-2", "main"} {
 		stored.Sample[i].Label = map[string][]string{"thread": {thread}}
 		stored.Sample[i].NumLabel = map[string][]int64{"tid": {int64(i + 1)}}
 	}
 	got := sinktest.Show(t, report.Threads, stored, nil)
-	for _, want := range []string{"60.0%  60.00ms  main (tid 3)\n", "40.0%  40.00ms  http-nio-8080-exec-*  2 threads\n", "30.0%  30.00ms    http-nio-8080-exec-2 (tid 2)\n"} {
+	for _, want := range []string{"60.0%  60.00ms  main (tid 3)\n", "40.0%  40.00ms  http-nio-8080-exec-*  2 threads\n",
+		"30.0%  30.00ms    http-nio-8080-exec-2 (tid 2)\n"} {
 		if !strings.Contains(got, want) {
 			t.Errorf("no %q in\n%s", want, got)
 		}
@@ -220,16 +234,19 @@ func TestThreads(t *testing.T) {
 // The VM's own threads are one line each, unless they run Java code or methods are asked for.
 func TestServiceThreads(t *testing.T) {
 	p := sinktest.MustPprof(t, sinktest.Shop())
-	if got := sinktest.Show(t, report.Methods, p, &report.ViewOptions{SumVM: true}); !strings.Contains(got, "[GC threads]") || strings.Contains(got, "trim_queue") {
+	if got := sinktest.Show(t, report.Methods, p, &report.ViewOptions{SumVM: true}); !strings.Contains(got,
+		"[GC threads]") || strings.Contains(got, "trim_queue") {
 		t.Error(got)
 	}
-	if got := sinktest.Show(t, report.Methods, p, &report.ViewOptions{}); strings.Contains(got, "[GC threads]") || !strings.Contains(got, "trim_queue") {
+	if got := sinktest.Show(t, report.Methods, p, &report.ViewOptions{}); strings.Contains(got, "[GC threads]") ||
+		!strings.Contains(got, "trim_queue") {
 		t.Error(got)
 	}
 	for _, s := range p.Sample {
 		s.Label["thread"] = []string{"GC Thread#0"} // as an application may call a thread
 	}
-	if got := sinktest.Show(t, report.Methods, p, &report.ViewOptions{SumVM: true}); !strings.Contains(got, "com.acme.Cart.total") {
+	if got := sinktest.Show(t, report.Methods, p, &report.ViewOptions{SumVM: true}); !strings.Contains(got,
+		"com.acme.Cart.total") {
 		t.Error(got)
 	}
 }
@@ -238,7 +255,8 @@ func TestServiceThreads(t *testing.T) {
 // that is known.
 func TestSummaryExtents(t *testing.T) {
 	allocated := func(there, observed float64, missed ...profile.Missed) profile.Extent {
-		return profile.Extent{Subject: "alloc", What: "allocated bytes", Unit: "bytes", Source: "the JVM's counters", There: there, Observed: observed, Missed: missed}
+		return profile.Extent{Subject: "alloc", What: "allocated bytes", Unit: "bytes", Source: "the JVM's counters",
+			There: there, Observed: observed, Missed: missed}
 	}
 	for _, test := range []struct {
 		name    string
@@ -250,13 +268,17 @@ func TestSummaryExtents(t *testing.T) {
 		{"all", []profile.Extent{allocated(100, 96)}, true, nil, "partial"},
 		{"of another kind", []profile.Extent{{Subject: "lock", What: "waits", There: 9}}, true, nil, "partial"},
 		{"part", []profile.Extent{allocated(293e6, 182e6, profile.Missed{Amount: 111e6, Why: "threads ended"})}, true,
-			[]string{"status: partial: 62 % of allocated bytes observed, 182MB of 293MB by the JVM's", "because threads ended (111MB)"}, "good"},
+			[]string{"status: partial: 62 % of allocated bytes observed, 182MB of 293MB by the JVM's",
+				"because threads ended (111MB)"}, "good"},
 		{"just less", []profile.Extent{allocated(1000, 949)}, true, []string{"status: partial: 94 % of"}, "good"},
 		{"unknown part", []profile.Extent{allocated(0, 0, profile.Missed{Why: "the field is missing"})}, true,
-			[]string{"status: partial: an unknown part of allocated bytes was not observed, because\n  the field is missing"}, "good"},
+			[]string{"status: partial: an unknown part of allocated bytes was not observed, because\n  the field is " +
+				"missing"}, "good"},
 		{"nothing", []profile.Extent{allocated(293e6, 0)}, false,
-			[]string{"No alloc events were recorded.\n", "status: nothing observed: though the JVM's counters counted 293MB"}, "there were none"},
-		{"none", []profile.Extent{allocated(0, 0)}, false, []string{"No alloc events were observed: there were none."}, "partial"},
+			[]string{"No alloc events were recorded.\n",
+				"status: nothing observed: though the JVM's counters counted 293MB"}, "there were none"},
+		{"none", []profile.Extent{allocated(0, 0)}, false, []string{"No alloc events were observed: there were none."},
+			"partial"},
 		{"not known", nil, false, []string{"the profile does not know whether there were any"}, "there were none"},
 	} {
 		t.Run(test.name, func(t *testing.T) {

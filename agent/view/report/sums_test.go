@@ -12,9 +12,11 @@ import (
 // window are two.
 func TestSumContexts(t *testing.T) {
 	line := func(comm string, pid, window int64, samples uint64, nodes int) stored.ProcessContexts {
-		l := stored.ProcessContexts{Comm: comm, PID: pid, Window: window, Contexts: profile.Contexts{Mode: profile.ContextChain}}
+		l := stored.ProcessContexts{Comm: comm, PID: pid, Window: window,
+			Contexts: profile.Contexts{Mode: profile.ContextChain}}
 		l.Walked, l.Linked, l.Ambiguous, l.Fitted, l.Unplaced = samples, 10*samples, 3*samples, 2*samples, samples
-		l.ByDepth, l.BySite = [3]uint64{samples, 2 * samples, 3 * samples}, [3]uint64{4 * samples, 5 * samples, 6 * samples}
+		l.ByDepth, l.BySite = [3]uint64{samples, 2 * samples, 3 * samples},
+			[3]uint64{4 * samples, 5 * samples, 6 * samples}
 		l.Nodes, l.Shared, l.Methods = nodes, nodes/2, nodes/5
 		return l
 	}

@@ -68,7 +68,8 @@ func Threads(w io.Writer, p *pprof.Profile, opts *ViewOptions) error {
 		list = append(list, g)
 	}
 	slices.SortFunc(list, func(a, b *group) int {
-		return cmp.Or(cmp.Compare(b.sum, a.sum), cmp.Compare(a.key.process, b.key.process), cmp.Compare(a.key.name, b.key.name))
+		return cmp.Or(cmp.Compare(b.sum, a.sum), cmp.Compare(a.key.process, b.key.process),
+			cmp.Compare(a.key.name, b.key.name))
 	})
 	out := bufio.NewWriter(w)
 	fmt.Fprintf(out, "Threads%s\n", stacks.Elapsed(p))
@@ -78,7 +79,8 @@ func Threads(w io.Writer, p *pprof.Profile, opts *ViewOptions) error {
 				return strings.Repeat(" ", indent) + layout.KeepEnd(name, max(width-indent, 0))
 			}}
 	}
-	grid := layout.Grid{Head: []layout.Row{{Cells: []string{"share", s.Unit()}, Name: layout.Heading("group / thread")}}}
+	grid := layout.Grid{Head: []layout.Row{{Cells: []string{"share", s.Unit()},
+		Name: layout.Heading("group / thread")}}}
 	shown, rest := layout.First(opts.N, list)
 	for _, g := range shown {
 		name := g.key.name
@@ -101,7 +103,10 @@ func Threads(w io.Writer, p *pprof.Profile, opts *ViewOptions) error {
 		for thread := range g.threads {
 			names = append(names, thread)
 		}
-		slices.SortFunc(names, func(a, b string) int { return cmp.Or(cmp.Compare(g.threads[b], g.threads[a]), strings.Compare(a, b)) })
+		slices.SortFunc(names, func(a, b string) int {
+			return cmp.Or(cmp.Compare(g.threads[b], g.threads[a]),
+				strings.Compare(a, b))
+		})
 		some, more := names, []string(nil)
 		if opts.N > 0 {
 			some, more = layout.First(maxParts, names)

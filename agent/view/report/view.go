@@ -16,9 +16,13 @@ import (
 // A view is a stored profile as a calling context tree of method names: lines, addresses and
 // threads are merged.
 type view struct {
-	tree    cct.Tree[string]
-	flags   []stacks.Flags       // by NodeID: how that context's innermost method was executed, and its samples' context was found
-	entered []uint64             // by NodeID: how often samples found that context newly entered; nil if the profile does not say
+	tree cct.Tree[string]
+	// by NodeID: how that context's innermost method was executed, and its samples' context was
+	// found
+	flags []stacks.Flags
+	// by NodeID: how often samples found that context newly entered; nil if the profile does not
+	// say
+	entered []uint64
 	missing uint64               // of entered, for lack of room in the tree
 	unit    string               // what the weights are: "samples"
 	format  func(float64) string // shows weights, as stacks.amount does
@@ -30,11 +34,12 @@ type view struct {
 type viewForm uint8
 
 const (
-	byProcess  viewForm = 1 << iota // if there are several processes, the outermost frame of each stack names its process
-	summed                          // samples of the VM's own work are one frame for each kind of it
-	withIdle                        // threads that have nothing to do are shown
-	byTime                          // samples have their CPU time
-	withWakers                      // stacks of waits end with those of who ended them
+	// if there are several processes, the outermost frame of each stack names its process
+	byProcess  viewForm = 1 << iota
+	summed              // samples of the VM's own work are one frame for each kind of it
+	withIdle            // threads that have nothing to do are shown
+	byTime              // samples have their CPU time
+	withWakers          // stacks of waits end with those of who ended them
 )
 
 // newView builds the tree of a profile. It fails if p does not count anything that can be added up.

@@ -28,7 +28,8 @@ func (s *candidateSet) add(i int)      { s[i/64] |= 1 << (i % 64) }
 func (v *view) withCallees(entries []cct.Entry[string], most int) []cct.Entry[string] {
 	entries = slices.DeleteFunc(slices.Clone(entries), func(e cct.Entry[string]) bool {
 		kind := v.kinds[e.Key]
-		return kind != profile.GuestCode.String() && kind != stacks.Compiled || profile.InClassLibrary(e.Key) || e.Key[0] == '[' ||
+		return kind != profile.GuestCode.String() && kind != stacks.Compiled || profile.InClassLibrary(e.Key) ||
+			e.Key[0] == '[' ||
 			float64(e.Total) < leastCandidate*float64(v.tree.Total())
 	})
 	slices.SortStableFunc(entries, func(a, b cct.Entry[string]) int { return cmp.Compare(b.Total, a.Total) })

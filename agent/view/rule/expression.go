@@ -43,7 +43,8 @@ const (
 )
 
 // Fields lists the variables of expressions.
-var Fields = []string{"stack", "method", "service", "command", "thread", "runtime", "pid", "cause", "class", "labels", "value"}
+var Fields = []string{"stack", "method", "service", "command", "thread", "runtime", "pid", "cause", "class", "labels",
+	"value"}
 
 // anyMatches is true if the name of any method on the stack matches a regular expression.
 const anyMatches = "anyMatches"
@@ -52,9 +53,11 @@ const anyMatches = "anyMatches"
 // without rules does not pay for it.
 var environment = sync.OnceValues(func() (*cel.Env, error) {
 	options := []cel.EnvOption{
-		cel.ParserExpressionSizeLimit(maxText), cel.ParserRecursionLimit(maxDepth), cel.ExpressionNodeLimit(maxNodes), cel.RegexProgramSizeLimit(maxPattern),
+		cel.ParserExpressionSizeLimit(maxText), cel.ParserRecursionLimit(maxDepth), cel.ExpressionNodeLimit(maxNodes),
+		cel.RegexProgramSizeLimit(maxPattern),
 		cel.ASTValidators(cel.ValidateRegexLiterals()),
-		cel.Function(anyMatches, cel.MemberOverload("list_string_any_matches", []*cel.Type{cel.ListType(cel.StringType), cel.StringType}, cel.BoolType,
+		cel.Function(anyMatches, cel.MemberOverload("list_string_any_matches",
+			[]*cel.Type{cel.ListType(cel.StringType), cel.StringType}, cel.BoolType,
 			cel.BinaryBinding(func(ref.Val, ref.Val) ref.Val { return types.NewErr("no patterns") }))),
 	}
 	for _, name := range Fields {
@@ -105,10 +108,12 @@ func newExpression(text string, of *cel.Type) (*Expression, error) {
 		return nil, fmt.Errorf("estimate the cost of %s: %w", text, err)
 	}
 	if estimate.Max > maxCost {
-		return nil, fmt.Errorf("%s may take %d steps for one sample, more than %d: search the stack once only, and with shorter patterns", text, estimate.Max, maxCost)
+		return nil, fmt.Errorf("%s may take %d steps for one sample, more than %d: search the stack once only, and "+
+			"with shorter patterns", text, estimate.Max, maxCost)
 	}
 	e := &Expression{text: text, patterns: &patterns{compiled: make(map[string]*pattern)}}
-	for _, call := range celast.MatchDescendants(celast.NavigateAST(ast.NativeRep()), celast.FunctionMatcher(anyMatches)) {
+	for _, call := range celast.MatchDescendants(celast.NavigateAST(ast.NativeRep()),
+		celast.FunctionMatcher(anyMatches)) {
 		for _, arg := range call.AsCall().Args() {
 			if arg.Kind() != celast.LiteralKind {
 				continue
@@ -120,7 +125,8 @@ func newExpression(text string, of *cel.Type) (*Expression, error) {
 			}
 		}
 	}
-	e.program, err = base.Program(ast, cel.CostLimit(maxCost), cel.CostTracking(e.patterns), cel.InterruptCheckFrequency(100),
+	e.program, err = base.Program(ast, cel.CostLimit(maxCost), cel.CostTracking(e.patterns),
+		cel.InterruptCheckFrequency(100),
 		cel.OptimizeRegex(interpreter.MatchesRegexOptimization), cel.CustomDecorator(e.patterns.decorate))
 	if err != nil {
 		return nil, fmt.Errorf("plan %s: %w", text, err)
@@ -158,10 +164,13 @@ func (sizes) EstimateSize(node checker.AstNode) *checker.SizeEstimate {
 }
 
 // EstimateCallCost implements checker.CostEstimator.
-func (sizes) EstimateCallCost(function, overload string, target *checker.AstNode, args []checker.AstNode) *checker.CallEstimate {
+func (sizes) EstimateCallCost(
+	function, overload string, target *checker.AstNode, args []checker.AstNode,
+) *checker.CallEstimate {
 	switch {
 	case overload == overloads.IntToString:
-		return &checker.CallEstimate{CostEstimate: checker.CostEstimate{Min: 1, Max: 1}, ResultSize: &checker.SizeEstimate{Min: 1, Max: maxDigits}}
+		return &checker.CallEstimate{CostEstimate: checker.CostEstimate{Min: 1, Max: 1},
+			ResultSize: &checker.SizeEstimate{Min: 1, Max: maxDigits}}
 	case function != anyMatches:
 		return nil
 	}
@@ -192,23 +201,24 @@ func (p *patterns) decorate(i interpreter.Interpretable) (interpreter.Interpreta
 	if !ok || call.Function() != anyMatches {
 		return i, nil
 	}
-	return interpreter.NewCall(call.ID(), call.Function(), call.OverloadID(), call.Args(), func(args ...ref.Val) ref.Val {
-		names, ok := args[0].Value().([]string)
-		text, isText := args[1].Value().(string)
-		if !ok || !isText {
-			return types.NewErr("anyMatches is for stack and a pattern")
-		}
-		match, err := p.of(text)
-		if err != nil {
-			return types.WrapErr(err)
-		}
-		for _, name := range names {
-			if match.matches(name) {
-				return types.True
+	return interpreter.NewCall(call.ID(), call.Function(), call.OverloadID(), call.Args(),
+		func(args ...ref.Val) ref.Val {
+			names, ok := args[0].Value().([]string)
+			text, isText := args[1].Value().(string)
+			if !ok || !isText {
+				return types.NewErr("anyMatches is for stack and a pattern")
 			}
-		}
-		return types.False
-	}), nil
+			match, err := p.of(text)
+			if err != nil {
+				return types.WrapErr(err)
+			}
+			for _, name := range names {
+				if match.matches(name) {
+					return types.True
+				}
+			}
+			return types.False
+		}), nil
 }
 
 func (p *patterns) of(text string) (*pattern, error) {

@@ -91,7 +91,8 @@ func split(text string) (by, where string, err error) {
 			}
 			word := text[at : at+n]
 			// A word behind a dot is a field or a function.
-			if _, known := clauses[word]; (word == "by" || word == "where") && !known && word != last && (at == 0 || text[at-1] != '.') {
+			if _, known := clauses[word]; (word == "by" || word == "where") && !known && word != last &&
+				(at == 0 || text[at-1] != '.') {
 				if err := end(at); err != nil {
 					return "", "", err
 				}

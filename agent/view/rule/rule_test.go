@@ -24,7 +24,8 @@ func profileOf(rows ...row) *pprof.Profile {
 	p := &pprof.Profile{SampleType: []*pprof.ValueType{{Type: "samples", Unit: "count"}, t}, PeriodType: t, Period: 1}
 	known := make(map[string]*pprof.Location)
 	for _, r := range rows {
-		s := &pprof.Sample{Value: []int64{1, r.value}, Label: make(map[string][]string), NumLabel: map[string][]int64{"pid": {7}}}
+		s := &pprof.Sample{Value: []int64{1, r.value}, Label: make(map[string][]string),
+			NumLabel: map[string][]int64{"pid": {7}}}
 		for _, name := range strings.Fields(r.stack) {
 			loc := known[name]
 			if loc == nil {
@@ -111,7 +112,8 @@ func TestParseErrors(t *testing.T) {
 		`a: sum(cpu) where ` + strings.Repeat("(", 200) + "true" + strings.Repeat(")", 200): "recursion",
 		`a: sum(cpu) where thread == "` + strings.Repeat("a", maxText) + `"`:                "size",
 	} {
-		if _, err := Parse(text); err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "\n") {
+		if _, err := Parse(text); err == nil || !strings.Contains(err.Error(), want) ||
+			strings.Contains(err.Error(), "\n") {
 			t.Errorf("%.100s: %v, want a line with %q", text, err, want)
 		}
 	}
@@ -123,7 +125,8 @@ func TestUnmeasured(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := profileOf(row{"f g", 10, map[string]string{"basis": "estimated"}}, row{"h g", 5, map[string]string{"basis": "unmeasured"}})
+	p := profileOf(row{"f g", 10, map[string]string{"basis": "estimated"}},
+		row{"h g", 5, map[string]string{"basis": "unmeasured"}})
 	if sums, err := r.Evaluate(t.Context(), p); err != nil || sums.All != 10 {
 		t.Errorf("%v: %+v", err, sums)
 	}
@@ -135,7 +138,8 @@ func TestEvaluateErrors(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := r.Evaluate(t.Context(), shop); err == nil || !strings.Contains(err.Error(), `no such key: nothing in some samples: ask for it first, as in "tid" in labels`) {
+	if _, err := r.Evaluate(t.Context(), shop); err == nil || !strings.Contains(err.Error(),
+		`no such key: nothing in some samples: ask for it first, as in "tid" in labels`) {
 		t.Errorf("%v", err)
 	}
 	if r, err = Parse(`a: sum(alloc_space)`); err != nil {

@@ -85,7 +85,8 @@ func NewRunner(rules []*Rule, contents []sink.Content, log *slog.Logger) (*Runne
 			}
 		}
 		if at < 0 {
-			return nil, fmt.Errorf("rule %s is of %s, which is not recorded: use one of %s, or record more with -e", rule.Name, rule.Of, strings.Join(types, ", "))
+			return nil, fmt.Errorf("rule %s is of %s, which is not recorded: use one of %s, or record more with -e",
+				rule.Name, rule.Of, strings.Join(types, ", "))
 		}
 		state := &State{Name: rule.Name, Failures: make(map[string]uint64)}
 		if rule.Share {
@@ -154,7 +155,8 @@ func (r *Runner) window(p *profile.Profile) {
 				sums, of = rule.Evaluate(ctx, converted)
 			}
 			if of != nil && !r.failing {
-				r.log.Warn("a rule has no value of a window; vmprof_rule_failures_total counts on", "rule", rule.Name, "err", of)
+				r.log.Warn("a rule has no value of a window; vmprof_rule_failures_total counts on", "rule", rule.Name,
+					"err", of)
 			}
 			failed = failed || of != nil
 			r.mu.Lock()

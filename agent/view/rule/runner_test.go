@@ -25,9 +25,11 @@ func window() *profile.Profile {
 	tree.Add([]symbol.Symbol{run}, 16)
 	return &profile.Profile{
 		Duration: 10 * time.Second, Period: time.Second / 128,
-		Processes: []*profile.Process{{PID: 1, Comm: "java", Service: "shop", Threads: []*profile.Thread{{TID: 1, Name: "main", Tree: tree}},
+		Processes: []*profile.Process{{PID: 1, Comm: "java", Service: "shop",
+			Threads: []*profile.Thread{{TID: 1, Name: "main", Tree: tree}},
 			Events: []*profile.Events{{Kind: profile.Allocations, Rows: []profile.EventRow{
-				{EventLabels: profile.EventLabels{Class: "com.acme.Cart"}, Events: 1, Values: [profile.MaxEventValues]float64{2, 640}}}}}}},
+				{EventLabels: profile.EventLabels{Class: "com.acme.Cart"}, Events: 1,
+					Values: [profile.MaxEventValues]float64{2, 640}}}}}}},
 	}
 }
 
@@ -41,7 +43,8 @@ func runner(t *testing.T, texts ...string) *Runner {
 		}
 		rules = append(rules, r)
 	}
-	r, err := NewRunner(rules, []sink.Content{sink.Time, sink.OfEvents(profile.Allocations)}, slog.New(slog.DiscardHandler))
+	r, err := NewRunner(rules, []sink.Content{sink.Time, sink.OfEvents(profile.Allocations)},
+		slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -49,7 +52,8 @@ func runner(t *testing.T, texts ...string) *Runner {
 }
 
 func TestRunner(t *testing.T) {
-	r := runner(t, `json: sum(cpu) where stack.anyMatches("^Json")`, `share: share(samples) by service where stack.anyMatches("^Json")`,
+	r := runner(t, `json: sum(cpu) where stack.anyMatches("^Json")`,
+		`share: share(samples) by service where stack.anyMatches("^Json")`,
 		`carts: sum(alloc_space) by class`, `none: share(cpu) where pid == 2`, `bad: sum(cpu) where labels["x"] == ""`)
 	r.window(window())
 	r.window(window())
@@ -91,7 +95,8 @@ func TestRuleIsReport(t *testing.T) {
 	}
 	for line := range strings.Lines(text.String()) {
 		if fields := strings.Fields(line); len(fields) == 5 && fields[4] == "Json.write" {
-			if fields[2] != "75.0%" || fields[3] != "48" || sums.Groups[""] != 48 || math.Abs(sums.Groups[""]/sums.All-0.75) > 1e-9 {
+			if fields[2] != "75.0%" || fields[3] != "48" || sums.Groups[""] != 48 ||
+				math.Abs(sums.Groups[""]/sums.All-0.75) > 1e-9 {
 				t.Errorf("report has %q, the rule %+v", line, sums)
 			}
 			return
@@ -128,10 +133,12 @@ func TestNewRunnerErrors(t *testing.T) {
 		want  string
 	}{
 		{[]*Rule{parse("a: sum(cpu)"), parse("a: sum(samples)")}, "two rules have the name a"},
-		{[]*Rule{parse("a: sum(delay)")}, "delay, which is not recorded: use one of samples, cpu, or record more with -e"},
+		{[]*Rule{parse("a: sum(delay)")}, "delay, which is not recorded: use one of samples, cpu, or record more " +
+			"with -e"},
 		{make([]*Rule, MaxRules+1), "at most 32"},
 	} {
-		if _, err := NewRunner(tt.rules, []sink.Content{sink.Time}, nil); err == nil || !strings.Contains(err.Error(), tt.want) {
+		if _, err := NewRunner(tt.rules, []sink.Content{sink.Time}, nil); err == nil ||
+			!strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%v, want an error with %q", err, tt.want)
 		}
 	}

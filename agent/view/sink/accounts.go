@@ -49,7 +49,8 @@ func (a *accounts) add(p *profile.Profile, content Content, window int64) {
 		a.start = p.Start
 	}
 	a.end = p.Start.Add(p.Duration)
-	if s := (stored.Sampling{Event: p.Event, Period: p.Period}); p.Event != "" && !ofEvents && !slices.Contains(m.Sampling, s) {
+	if s := (stored.Sampling{Event: p.Event, Period: p.Period}); p.Event != "" && !ofEvents &&
+		!slices.Contains(m.Sampling, s) {
 		m.Sampling = append(m.Sampling, s)
 	}
 	for _, c := range p.Comments {
@@ -59,7 +60,8 @@ func (a *accounts) add(p *profile.Profile, content Content, window int64) {
 		a.remark(c, window)
 	}
 	if window > 0 {
-		m.Windows = append(m.Windows, stored.Window{Number: window, Start: p.Start, Duration: p.Duration, Account: account})
+		m.Windows = append(m.Windows, stored.Window{Number: window, Start: p.Start, Duration: p.Duration,
+			Account: account})
 	}
 	if content&Slow != 0 {
 		m.Followed = p.Followed
@@ -77,7 +79,8 @@ func (a *accounts) add(p *profile.Profile, content Content, window int64) {
 		}
 		if !ofEvents {
 			if proc.Contexts != nil {
-				m.Contexts = append(m.Contexts, stored.ProcessContexts{Comm: proc.Comm, PID: int64(proc.PID), Window: window, Contexts: *proc.Contexts})
+				m.Contexts = append(m.Contexts, stored.ProcessContexts{Comm: proc.Comm, PID: int64(proc.PID),
+					Window: window, Contexts: *proc.Contexts})
 			}
 			continue
 		}
@@ -227,7 +230,8 @@ func (x *processExtents) add(proc *profile.Process, content Content) {
 				x.at = make(map[extentKey]int)
 			}
 			at = len(x.list)
-			x.at[key], x.list = at, append(x.list, stored.Extent{Comm: proc.Comm, PID: int64(proc.PID), Extent: profile.Extent{Subject: e.Subject, What: e.What, Unit: e.Unit}})
+			x.at[key], x.list = at, append(x.list, stored.Extent{Comm: proc.Comm, PID: int64(proc.PID),
+				Extent: profile.Extent{Subject: e.Subject, What: e.What, Unit: e.Unit}})
 		}
 		x.list[at].Add(e)
 	}
@@ -262,7 +266,8 @@ func (t *callTotals) add(proc *profile.Process) {
 
 func (t *callTotals) list() (list []stored.CallTotal) {
 	for _, s := range t.order {
-		list = append(list, stored.CallTotal{Engine: s.engine, Basis: s.basis, Rate: s.rate, Calls: t.weight[s], Overflow: t.overflown[s]})
+		list = append(list, stored.CallTotal{Engine: s.engine, Basis: s.basis, Rate: s.rate, Calls: t.weight[s],
+			Overflow: t.overflown[s]})
 	}
 	return list
 }
@@ -288,7 +293,10 @@ type partNotes struct {
 }
 
 func (n *processNotes) addPart(proc *profile.Process, note *profile.PartNote) {
-	at := slices.IndexFunc(n.parts, func(p *partNotes) bool { return p.comm == proc.Comm && p.of[p.order[0]].SameSubject(note) })
+	at := slices.IndexFunc(n.parts, func(p *partNotes) bool {
+		return p.comm == proc.Comm &&
+			p.of[p.order[0]].SameSubject(note)
+	})
 	if at < 0 {
 		at = len(n.parts)
 		n.parts = append(n.parts, &partNotes{comm: proc.Comm, of: map[int]*profile.PartNote{}})
@@ -355,7 +363,8 @@ func (n *processNotes) list() (list []stored.Note) {
 			for _, one := range same {
 				pids = append(pids, n.pids[one]...)
 			}
-			list = append(list, noteOf(s.comm, s.note+"; this is of the first process, the others have their own figures", pids))
+			list = append(list, noteOf(s.comm, s.note+
+				"; this is of the first process, the others have their own figures", pids))
 		}
 	}
 	for _, p := range n.parts {

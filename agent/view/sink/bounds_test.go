@@ -16,14 +16,16 @@ func TestWindowsFullOfSamples(t *testing.T) {
 	for _, test := range []struct {
 		samples, frames int
 		want            int // windows until it is full; each has 2 samples with 3 frames
-	}{{math.MaxInt, math.MaxInt, stored.MaxWindows - 1}, {6, math.MaxInt, 3}, {5, math.MaxInt, 3}, {math.MaxInt, 6, 2}, {math.MaxInt, 7, 3}} {
+	}{{math.MaxInt, math.MaxInt, stored.MaxWindows - 1}, {6, math.MaxInt, 3}, {5, math.MaxInt, 3}, {math.MaxInt, 6, 2},
+		{math.MaxInt, 7, 3}} {
 		w := NewWindows(Time)
 		w.max.samples, w.max.frames = test.samples, test.frames
 		for !w.Full() {
 			tree := new(cct.Tree[symbol.Symbol])
 			tree.Add([]symbol.Symbol{a, b}, 1)
 			tree.Add([]symbol.Symbol{b}, 1)
-			if err := w.Add(&profile.Profile{Processes: []*profile.Process{{PID: 1, Threads: []*profile.Thread{{TID: 1, Tree: tree}}}}}); err != nil {
+			if err := w.Add(&profile.Profile{Processes: []*profile.Process{{PID: 1,
+				Threads: []*profile.Thread{{TID: 1, Tree: tree}}}}}); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -149,7 +149,8 @@ func (b *pprofBuilder) complete(loc *pprof.Location) *pprof.Location {
 }
 
 func (b *pprofBuilder) function(frame symbol.Frame) *pprof.Function {
-	key := functionKey{stored.Printable(frame.Function), stored.Printable(frame.SystemName), stored.Printable(frame.File), int64(max(frame.StartLine, 0))}
+	key := functionKey{stored.Printable(frame.Function), stored.Printable(frame.SystemName),
+		stored.Printable(frame.File), int64(max(frame.StartLine, 0))}
 	if key.name == "" {
 		key.name = stored.Unnamed
 	}

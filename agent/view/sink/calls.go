@@ -59,7 +59,8 @@ func (b *pprofBuilder) calls(proc *profile.Process, c *profile.Calls) error {
 		})
 	}
 	if rare > 0 {
-		b.accounts.round(stored.Rounding{Comm: proc.Comm, PID: int64(proc.PID), Engine: c.Engine, Basis: c.Basis, Edges: rare})
+		b.accounts.round(stored.Rounding{Comm: proc.Comm, PID: int64(proc.PID), Engine: c.Engine, Basis: c.Basis,
+			Edges: rare})
 	}
 	return nil
 }

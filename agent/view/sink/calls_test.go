@@ -35,7 +35,8 @@ func TestPprofSampleTypes(t *testing.T) {
 		types   []string
 		first   string
 	}{
-		{"time", func() (*pprof.Profile, error) { return sink.Pprof(sinktest.Shop(), sink.ContentOf(sinktest.Shop())) }, []string{samples, cpu}, "cpu"},
+		{"time", func() (*pprof.Profile, error) { return sink.Pprof(sinktest.Shop(), sink.ContentOf(sinktest.Shop())) },
+			[]string{samples, cpu}, "cpu"},
 		{"calls", func() (*pprof.Profile, error) {
 			return sink.Pprof(sinktest.ShopCalls(), sink.ContentOf(sinktest.ShopCalls()))
 		}, []string{count}, "calls"},
@@ -48,10 +49,16 @@ func TestPprofSampleTypes(t *testing.T) {
 		{"nothing", func() (*pprof.Profile, error) {
 			return sink.Pprof(&profile.Profile{}, sink.ContentOf(&profile.Profile{}))
 		}, []string{samples, cpu}, "cpu"},
-		{"the time of both", func() (*pprof.Profile, error) { return sink.Pprof(sinktest.ShopBoth(), sink.Time) }, []string{samples, cpu}, "cpu"},
-		{"the calls of both", func() (*pprof.Profile, error) { return sink.Pprof(sinktest.ShopBoth(), sink.CallCounts) }, []string{count}, "calls"},
-		{"the calls of time", func() (*pprof.Profile, error) { return sink.Pprof(sinktest.Shop(), sink.CallCounts) }, []string{count}, "calls"},
-		{"the time of exact", func() (*pprof.Profile, error) { return sink.Pprof(sinktest.ShopExact(), sink.Time) }, []string{samples, cpu}, "cpu"},
+		{"the time of both", func() (*pprof.Profile, error) { return sink.Pprof(sinktest.ShopBoth(), sink.Time) },
+			[]string{samples, cpu}, "cpu"},
+		{"the calls of both", func() (*pprof.Profile, error) {
+			return sink.Pprof(sinktest.ShopBoth(),
+				sink.CallCounts)
+		}, []string{count}, "calls"},
+		{"the calls of time", func() (*pprof.Profile, error) { return sink.Pprof(sinktest.Shop(), sink.CallCounts) },
+			[]string{count}, "calls"},
+		{"the time of exact", func() (*pprof.Profile, error) { return sink.Pprof(sinktest.ShopExact(), sink.Time) },
+			[]string{samples, cpu}, "cpu"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			p, err := test.convert()
@@ -98,8 +105,10 @@ func TestPprofReportsRareEdges(t *testing.T) {
 func TestPprofCallsRefuses(t *testing.T) {
 	for _, weight := range []float64{math.NaN(), math.Inf(1), math.MaxInt64} {
 		p := sinktest.ShopCalls()
-		p.Processes[0].Calls[0].Graph.Add(profile.Edge{Caller: symbol.Intern(sinktest.ShopRun), Callee: symbol.Intern(sinktest.ShopRun)}, weight)
-		if stored, err := sink.Pprof(p, sink.ContentOf(p)); stored != nil || err == nil || !strings.Contains(err.Error(), "convert process 1234: convert calls of engine hotspot") {
+		p.Processes[0].Calls[0].Graph.Add(profile.Edge{Caller: symbol.Intern(sinktest.ShopRun),
+			Callee: symbol.Intern(sinktest.ShopRun)}, weight)
+		if stored, err := sink.Pprof(p, sink.ContentOf(p)); stored != nil || err == nil ||
+			!strings.Contains(err.Error(), "convert process 1234: convert calls of engine hotspot") {
 			t.Errorf("with %v: Pprof = %v, %v", weight, stored, err)
 		}
 	}

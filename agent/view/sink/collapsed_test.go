@@ -38,15 +38,18 @@ func TestCollapsedCalls(t *testing.T) {
 		t.Errorf("with samples:\n%swithout:\n%s", got, want)
 	}
 	var time, none bytes.Buffer
-	if err := sink.Collapsed(&time, sinktest.ShopBoth(), sink.Time); err != nil || time.String() != collapsed(t, sinktest.Shop()) {
+	if err := sink.Collapsed(&time, sinktest.ShopBoth(), sink.Time); err != nil ||
+		time.String() != collapsed(t, sinktest.Shop()) {
 		t.Errorf("the time of both is %v\n%s", err, &time)
 	}
 	if err := sink.Collapsed(&none, sinktest.Shop(), sink.CallCounts); err != nil || none.Len() > 0 {
 		t.Errorf("the calls of a window without calls are %v\n%s", err, &none)
 	}
 	broken := sinktest.ShopCalls()
-	broken.Processes[0].Calls[0].Graph.Add(profile.Edge{Caller: symbol.Intern(sinktest.ShopRun), Callee: symbol.Intern(sinktest.ShopRun)}, math.NaN())
-	if err := sink.Collapsed(io.Discard, broken, sink.ContentOf(broken)); err == nil || !strings.Contains(err.Error(), "process 1234") {
+	broken.Processes[0].Calls[0].Graph.Add(profile.Edge{Caller: symbol.Intern(sinktest.ShopRun),
+		Callee: symbol.Intern(sinktest.ShopRun)}, math.NaN())
+	if err := sink.Collapsed(io.Discard, broken, sink.ContentOf(broken)); err == nil ||
+		!strings.Contains(err.Error(), "process 1234") {
 		t.Errorf("Collapsed = %v, want an error about process 1234", err)
 	}
 }
@@ -63,8 +66,10 @@ func TestCollapsedIsDeterministic(t *testing.T) {
 		return &profile.Profile{Processes: []*profile.Process{proc}}
 	}
 	type stack = []symbol.Frame
-	one := window([]sinktest.Sampled{{Weight: 1, Frames: stack{b, a}}, {Weight: 2, Frames: stack{a}}, {Weight: 4, Frames: stack{otherLine, a}}})
-	two := window([]sinktest.Sampled{{Weight: 2, Frames: stack{a}}}, []sinktest.Sampled{{Weight: 4, Frames: stack{otherLine, a}}, {Weight: 1, Frames: stack{b, a}}})
+	one := window([]sinktest.Sampled{{Weight: 1, Frames: stack{b, a}}, {Weight: 2, Frames: stack{a}},
+		{Weight: 4, Frames: stack{otherLine, a}}})
+	two := window([]sinktest.Sampled{{Weight: 2, Frames: stack{a}}},
+		[]sinktest.Sampled{{Weight: 4, Frames: stack{otherLine, a}}, {Weight: 1, Frames: stack{b, a}}})
 	const want = "x;a 2\nx;a;b 5\n"
 	if got := collapsed(t, one); got != want {
 		t.Errorf("Collapsed = %q, want %q", got, want)
@@ -75,7 +80,8 @@ func TestCollapsedIsDeterministic(t *testing.T) {
 }
 
 func TestCollapsedReportsWriteErrors(t *testing.T) {
-	if err := sink.Collapsed(sinktest.BrokenPipe{}, sinktest.Shop(), sink.ContentOf(sinktest.Shop())); !errors.Is(err, io.ErrClosedPipe) {
+	if err := sink.Collapsed(sinktest.BrokenPipe{}, sinktest.Shop(), sink.ContentOf(sinktest.Shop())); !errors.Is(err,
+		io.ErrClosedPipe) {
 		t.Errorf("Collapsed = %v, want %v", err, io.ErrClosedPipe)
 	}
 }

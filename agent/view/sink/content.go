@@ -80,7 +80,8 @@ func (c Content) sampleTypes() (types []*pprof.ValueType, first string) {
 		types, first = stored.EventTypes(kind)
 	}
 	if c&Time != 0 {
-		types = append(types, &pprof.ValueType{Type: stored.TypeSamples, Unit: stored.UnitCount}, &pprof.ValueType{Type: stored.TypeCPU, Unit: stored.UnitTime})
+		types = append(types, &pprof.ValueType{Type: stored.TypeSamples, Unit: stored.UnitCount},
+			&pprof.ValueType{Type: stored.TypeCPU, Unit: stored.UnitTime})
 		first = stored.TypeCPU
 	}
 	if c&CallCounts != 0 {

@@ -46,14 +46,16 @@ func (l *eventLabels) set(sample *pprof.Sample, row profile.EventRow) {
 // of makes the labels of a row.
 func (l *eventLabels) of(row profile.EventRow) *pprof.Sample {
 	labels, numbers := maps.Clone(l.process), maps.Clone(l.numbers)
-	place, what, class, field, value := stored.LabelPlace, stored.LabelKind, stored.LabelClass, stored.LabelField, stored.LabelValue
+	place, what, class, field, value := stored.LabelPlace, stored.LabelKind, stored.LabelClass, stored.LabelField,
+		stored.LabelValue
 	switch l.kind {
 	case profile.Allocations:
 		place = stored.LabelGeneration
 	case profile.Locks:
 		field, value = stored.LabelHolder, stored.LabelHolderThread
 	case profile.OffCPU, profile.Wall:
-		place, what, class, field, value = stored.LabelState, stored.LabelCause, stored.LabelWaker, stored.LabelWakerComm, stored.LabelBasis
+		place, what, class, field, value = stored.LabelState, stored.LabelCause, stored.LabelWaker,
+			stored.LabelWakerComm, stored.LabelBasis
 		if row.Field != "" {
 			numbers[stored.LabelWakerPID] = []int64{int64(row.Offset)}
 		}

@@ -19,7 +19,8 @@ import (
 
 func TestPprofEventsGolden(t *testing.T) {
 	for _, kind := range sinktest.AllKinds() {
-		sinktest.Golden(t, "events."+kind.String()+".pprof.golden", sinktest.MustPprofOf(t, sinktest.ShopEvents(), sink.OfEvents(kind)).String())
+		sinktest.Golden(t, "events."+kind.String()+".pprof.golden",
+			sinktest.MustPprofOf(t, sinktest.ShopEvents(), sink.OfEvents(kind)).String())
 	}
 }
 
@@ -29,7 +30,8 @@ func TestPprofEventsTypes(t *testing.T) {
 		types, first, period string
 	}{
 		{profile.Allocations, "alloc_objects/count alloc_space/bytes events/count", "alloc_space", "space/bytes 1"},
-		{profile.Locks, "acquisitions/count contentions/count delay/nanoseconds events/count", "delay", "contentions/count 1"},
+		{profile.Locks, "acquisitions/count contentions/count delay/nanoseconds events/count", "delay",
+			"contentions/count 1"},
 		{profile.Values, "executions/count sum/count events/count", "executions", "executions/count 1"},
 		{profile.Pauses, "pauses/count stopped/nanoseconds events/count", "stopped", "stopped/nanoseconds 1"},
 		{profile.Faults, "faults/count events/count", "faults", "faults/count 1"},
@@ -42,7 +44,8 @@ func TestPprofEventsTypes(t *testing.T) {
 			types = append(types, s.Type+"/"+s.Unit)
 		}
 		period := fmt.Sprintf("%s/%s %d", stored.PeriodType.Type, stored.PeriodType.Unit, stored.Period)
-		if got := strings.Join(types, " "); got != test.types || stored.DefaultSampleType != test.first || period != test.period {
+		if got := strings.Join(types, " "); got != test.types || stored.DefaultSampleType != test.first ||
+			period != test.period {
 			t.Errorf("%v: types %s, default %s, period %s", test.kind, got, stored.DefaultSampleType, period)
 		}
 		if kind, ok := stacks.EventKindOf(stored); kind != test.kind || !ok {
@@ -62,15 +65,24 @@ func TestPprofEventsLabels(t *testing.T) {
 		labels profile.EventLabels
 		want   string
 	}{
-		{profile.Allocations, profile.EventLabels{Class: "C", Place: "old", What: "exact"}, "class=C comm=java generation=old kind=exact runtime=hotspot service=shop.service thread=http-1 pid=1234 tid=1240"},
-		{profile.Locks, profile.EventLabels{Class: "C", Place: "old", What: "spin"}, "class=C comm=java kind=spin place=old runtime=hotspot service=shop.service thread=http-1 pid=1234 tid=1240"},
-		{profile.Barriers, profile.EventLabels{Class: "C", Place: "old"}, "class=C comm=java place=old runtime=hotspot service=shop.service thread=http-1 pid=1234 tid=1240"},
-		{profile.Faults, labels, "class=C comm=java field=f kind=w place=old probe=p runtime=hotspot service=shop.service thread=http-1 value=v offset=0 pid=1234 tid=1240"},
-		{profile.Faults, profile.EventLabels{Class: "C", Offset: -8}, "class=C comm=java runtime=hotspot service=shop.service thread=http-1 offset=-8 pid=1234 tid=1240"},
-		{profile.Faults, profile.EventLabels{Place: "stack", Offset: 8}, "comm=java place=stack runtime=hotspot service=shop.service thread=http-1 pid=1234 tid=1240"},
+		{profile.Allocations, profile.EventLabels{Class: "C", Place: "old", What: "exact"},
+			"class=C comm=java generation=old kind=exact runtime=hotspot service=shop.service thread=http-1 pid=1234 " +
+				"tid=1240"},
+		{profile.Locks, profile.EventLabels{Class: "C", Place: "old", What: "spin"},
+			"class=C comm=java kind=spin place=old runtime=hotspot service=shop.service thread=http-1 pid=1234 " +
+				"tid=1240"},
+		{profile.Barriers, profile.EventLabels{Class: "C", Place: "old"},
+			"class=C comm=java place=old runtime=hotspot service=shop.service thread=http-1 pid=1234 tid=1240"},
+		{profile.Faults, labels, "class=C comm=java field=f kind=w place=old probe=p runtime=hotspot " +
+			"service=shop.service thread=http-1 value=v offset=0 pid=1234 tid=1240"},
+		{profile.Faults, profile.EventLabels{Class: "C", Offset: -8},
+			"class=C comm=java runtime=hotspot service=shop.service thread=http-1 offset=-8 pid=1234 tid=1240"},
+		{profile.Faults, profile.EventLabels{Place: "stack", Offset: 8},
+			"comm=java place=stack runtime=hotspot service=shop.service thread=http-1 pid=1234 tid=1240"},
 	} {
 		p := sinktest.Only(test.kind)
-		p.Processes[1].Events = []*profile.Events{sinktest.EventsOf(test.kind, sinktest.Event{Labels: test.labels, Events: 1})}
+		p.Processes[1].Events = []*profile.Events{sinktest.EventsOf(test.kind,
+			sinktest.Event{Labels: test.labels, Events: 1})}
 		stored := sinktest.Reparse(t, sinktest.MustPprof(t, p))
 		var got []string
 		for key, values := range stored.Sample[0].Label {
@@ -93,7 +105,8 @@ func TestPprofEventsLabels(t *testing.T) {
 func TestPprofEventsRounding(t *testing.T) {
 	var list []sinktest.Event
 	for range 10 {
-		list = append(list, sinktest.Event{Frames: []symbol.Frame{sinktest.Checkout}, Events: 1, Values: [3]float64{0.25, 1.3}})
+		list = append(list, sinktest.Event{Frames: []symbol.Frame{sinktest.Checkout}, Events: 1,
+			Values: [3]float64{0.25, 1.3}})
 	}
 	p := sinktest.Only(profile.Allocations)
 	p.Processes[1].Events = []*profile.Events{sinktest.EventsOf(profile.Allocations, list...)}
@@ -126,15 +139,19 @@ func TestPprofEventsRefuses(t *testing.T) {
 		{profile.Values, 1, [3]float64{1, math.NaN()}, "round sum: NaN is not a count"},
 	} {
 		p := sinktest.Only(test.kind)
-		p.Processes[1].Events = []*profile.Events{sinktest.EventsOf(test.kind, sinktest.Event{Events: test.events, Values: test.values})}
-		if got, err := sink.Pprof(p, sink.ContentOf(p)); got != nil || err == nil || !strings.Contains(err.Error(), test.want) {
+		p.Processes[1].Events = []*profile.Events{sinktest.EventsOf(test.kind,
+			sinktest.Event{Events: test.events, Values: test.values})}
+		if got, err := sink.Pprof(p, sink.ContentOf(p)); got != nil || err == nil ||
+			!strings.Contains(err.Error(), test.want) {
 			t.Errorf("%v: Pprof = %v, %v, want an error with %q", test.kind, got, err, test.want)
 		}
 	}
 	for _, content := range []sink.Content{
-		sink.Time | sink.OfEvents(profile.Locks), sink.OfEvents(profile.Allocations) | sink.OfEvents(profile.Locks), sink.CallCounts | sink.OfEvents(profile.Cycles),
+		sink.Time | sink.OfEvents(profile.Locks), sink.OfEvents(profile.Allocations) | sink.OfEvents(profile.Locks),
+		sink.CallCounts | sink.OfEvents(profile.Cycles),
 	} {
-		if _, err := sink.Pprof(sinktest.ShopEvents(), content); err == nil || !strings.Contains(err.Error(), "a separate file") {
+		if _, err := sink.Pprof(sinktest.ShopEvents(), content); err == nil ||
+			!strings.Contains(err.Error(), "a separate file") {
 			t.Errorf("content %b: %v", content, err)
 		}
 		if err := sink.Collapsed(new(bytes.Buffer), sinktest.ShopEvents(), content); err == nil {
@@ -215,7 +232,8 @@ func TestPprofEventsAccounts(t *testing.T) {
 			"vmprof-agent 0.1.0",
 		}},
 		{sinktest.ShopEvents(), []string{
-			"events: 151 alloc; of all kinds together 902, 8 lost (malformed 3, ring_full 5), 15000 hits of probes took 13ms of CPU time",
+			"events: 151 alloc; of all kinds together 902, 8 lost (malformed 3, ring_full 5), 15000 hits of probes " +
+				"took 13ms of CPU time",
 			"java (pid 1234): one event for each buffer that a thread fills, weighted by its size",
 			"vmprof-agent 0.1.0",
 		}},
@@ -238,14 +256,16 @@ func TestWindowsOfEvents(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want := "events: 930 lock; of all kinds together 1804, 16 lost (malformed 6, ring_full 10), 30000 hits of probes took 26ms of CPU time"; stored.Comments[0] != want {
+	if want := "events: 930 lock; of all kinds together 1804, 16 lost (malformed 6, ring_full 10), 30000 hits of " +
+		"probes took 26ms of CPU time"; stored.Comments[0] != want {
 		t.Errorf("comment %q, want %q", stored.Comments[0], want)
 	}
 	second, err := stacks.WindowOf(sinktest.Reparse(t, stored), 2)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want := "events: 465 lock; of all kinds together 902, 8 lost"; len(second.Sample) != 5 || !strings.HasPrefix(second.Comments[0], want) {
+	if want := "events: 465 lock; of all kinds together 902, 8 lost"; len(second.Sample) != 5 ||
+		!strings.HasPrefix(second.Comments[0], want) {
 		t.Errorf("window 2 has %d samples and the comment %q", len(second.Sample), second.Comments[0])
 	}
 	for _, comment := range second.Comments[1:] {
@@ -263,10 +283,14 @@ func TestCollapsedEvents(t *testing.T) {
 		kind profile.EventKind
 		want string
 	}{
-		{profile.Allocations, "java;java.lang.Thread.run;StubRoutines (call_stub);com.acme.Shop.checkout;MemAllocator::allocate 9437184\n" +
-			"java;java.lang.Thread.run;StubRoutines (call_stub);com.acme.Shop.checkout;com.acme.Cart.total;MemAllocator::allocate 1048576\n"},
-		{profile.Locks, "java;java.lang.Thread.run;StubRoutines (call_stub);com.acme.Shop.checkout;ObjectMonitor::enter 601000000\n" +
-			"java;java.lang.Thread.run;StubRoutines (call_stub);com.acme.Shop.checkout;com.acme.Cart.total;ObjectMonitor::enter 199000000\n"},
+		{profile.Allocations, "java;java.lang.Thread.run;StubRoutines " +
+			"(call_stub);com.acme.Shop.checkout;MemAllocator::allocate 9437184\n" +
+			"java;java.lang.Thread.run;StubRoutines " +
+			"(call_stub);com.acme.Shop.checkout;com.acme.Cart.total;MemAllocator::allocate 1048576\n"},
+		{profile.Locks, "java;java.lang.Thread.run;StubRoutines " +
+			"(call_stub);com.acme.Shop.checkout;ObjectMonitor::enter 601000000\n" +
+			"java;java.lang.Thread.run;StubRoutines " +
+			"(call_stub);com.acme.Shop.checkout;com.acme.Cart.total;ObjectMonitor::enter 199000000\n"},
 		{profile.Pauses, "java;[unknown] 100000000\n"},
 	} {
 		var out bytes.Buffer
@@ -284,7 +308,8 @@ func TestCollapsedEvents(t *testing.T) {
 func TestPartNotes(t *testing.T) {
 	window := func(share float64, hits int) *profile.Profile {
 		p := sinktest.ShopEvents()
-		note := profile.PartNote{What: "waits for monitors", Kind: profile.Locks, Least: share, Most: share, Windows: 1, Why: fmt.Sprintf("%d hits", hits)}
+		note := profile.PartNote{What: "waits for monitors", Kind: profile.Locks, Least: share, Most: share, Windows: 1,
+			Why: fmt.Sprintf("%d hits", hits)}
 		first := p.Processes[1]
 		for _, e := range first.Events {
 			if e.Kind == profile.Locks {
@@ -298,7 +323,8 @@ func TestPartNotes(t *testing.T) {
 		p.Comments = append(p.Comments, note.String())
 		return p
 	}
-	for _, content := range []sink.Content{sink.Time, sink.OfEvents(profile.Allocations), sink.OfEvents(profile.Locks)} {
+	for _, content := range []sink.Content{sink.Time, sink.OfEvents(profile.Allocations),
+		sink.OfEvents(profile.Locks)} {
 		w := sink.NewWindows(content)
 		for i, share := range []float64{0.76, 0.43, 0.6} {
 			if err := w.Add(window(share, 20+i)); err != nil {
@@ -315,7 +341,8 @@ func TestPartNotes(t *testing.T) {
 		var want []string
 		if content == sink.OfEvents(profile.Locks) {
 			want = []string{
-				"java (pid 1234, 4321): waits for monitors (lock) were observed 43 to 76 % of the time, in 3 windows: 21 hits",
+				"java (pid 1234, 4321): waits for monitors (lock) were observed 43 to 76 % of the time, in 3 " +
+					"windows: 21 hits",
 				"waits of java.util.concurrent (lock) were observed 43 to 76 % of the time, in 3 windows: 21 hits",
 			}
 		}

@@ -39,7 +39,9 @@ func TestFormatOf(t *testing.T) {
 		if got != want || (err == nil) != (want != 0) {
 			t.Errorf("FormatOf(%q) = %v, %v, want %v", path, got, err, want)
 		}
-		if err != nil && !strings.Contains(err.Error(), ".html (flame graph and tables), .pb.gz (pprof), .json (speedscope), .folded (collapsed stacks) or .txt (report)") {
+		if err != nil && !strings.Contains(err.Error(),
+			".html (flame graph and tables), .pb.gz (pprof), .json (speedscope), .folded (collapsed stacks) or .txt "+
+				"(report)") {
 			t.Errorf("FormatOf(%q): %v does not list the formats", path, err)
 		}
 	}
@@ -97,7 +99,8 @@ func TestWriteStdout(t *testing.T) {
 	if stored, err := report.Read(&out); err != nil || len(stored.Sample) == 0 {
 		t.Errorf("Read = %v, %v", stored, err)
 	}
-	if err := sink.Write(sink.Stdout, sinktest.BrokenPipe{}, sinktest.Shop(), sink.ContentOf(sinktest.Shop())); err == nil {
+	if err := sink.Write(sink.Stdout, sinktest.BrokenPipe{}, sinktest.Shop(),
+		sink.ContentOf(sinktest.Shop())); err == nil {
 		t.Errorf("a write to a broken pipe succeeds")
 	}
 }
@@ -110,7 +113,8 @@ func TestWriteFailsWhole(t *testing.T) {
 		t.Fatal(err)
 	}
 	p := sinktest.Shop()
-	p.Processes[0].Threads[0].Tree = sinktest.ContextTree(sinktest.Sampled{Weight: 1 << 62, Frames: []symbol.Frame{sinktest.Execute}})
+	p.Processes[0].Threads[0].Tree = sinktest.ContextTree(sinktest.Sampled{Weight: 1 << 62,
+		Frames: []symbol.Frame{sinktest.Execute}})
 	if err := sink.Write(path, nil, p, sink.ContentOf(p)); err == nil || !strings.Contains(err.Error(), path) {
 		t.Errorf("Write = %v, want an error about %s", err, path)
 	}

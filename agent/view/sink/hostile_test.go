@@ -64,7 +64,8 @@ func FuzzPprofEvents(f *testing.F) {
 		f.Add(name, "java", uint8(i), uint32(7))
 	}
 	f.Fuzz(func(t *testing.T, name, comm string, kind uint8, weight uint32) {
-		checkHostileEvents(t, sinktest.WithEvents(sinktest.Hostile(name, comm, 0), profile.EventKind(kind)%profile.EventKinds, name, weight))
+		checkHostileEvents(t, sinktest.WithEvents(sinktest.Hostile(name, comm, 0),
+			profile.EventKind(kind)%profile.EventKinds, name, weight))
 	})
 }
 

@@ -60,7 +60,8 @@ func (p *Page) Attach(name string, stored *pprof.Profile) error {
 		return fmt.Errorf("write pprof profile: %w", err)
 	}
 	if data.Len() > maxHTMLProfile {
-		p.notes = append(p.notes, fmt.Sprintf("%s is not inside this page, as it has %d MB: write a .pb.gz as well", name, data.Len()>>20))
+		p.notes = append(p.notes, fmt.Sprintf("%s is not inside this page, as it has %d MB: write a .pb.gz as well",
+			name, data.Len()>>20))
 		return nil
 	}
 	p.files = append(p.files, pageFile{name, data.Bytes()})
@@ -115,16 +116,19 @@ func (p *Page) Write(w io.Writer) error {
 		Title  string
 		Policy string
 		Style  template.CSS
-	}{p.Title, "default-src 'none'; script-src '" + hashOf(web.Script) + "'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'", template.CSS(web.Style)}
+	}{p.Title, "default-src 'none'; script-src '" + hashOf(web.Script) +
+		"'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'", template.CSS(web.Style)}
 	if err := pageTemplate.Execute(w, head); err != nil {
 		return fmt.Errorf("write page: %w", err)
 	}
 	text := &writer{w: w}
 	text.write("<script type=\"application/json\" id=\"data\">", string(encoded), "</script>\n")
 	for i, f := range p.files {
-		text.write(fmt.Sprintf("<script type=\"application/octet-stream\" id=\"file%d\">", i), base64.StdEncoding.EncodeToString(f.data), "</script>\n")
+		text.write(fmt.Sprintf("<script type=\"application/octet-stream\" id=\"file%d\">", i),
+			base64.StdEncoding.EncodeToString(f.data), "</script>\n")
 	}
-	text.write("<script>", web.Script, "</script>\n<!--\n", strings.ReplaceAll(web.Notices, "--", "- -"), "-->\n</body>\n</html>\n")
+	text.write("<script>", web.Script, "</script>\n<!--\n", strings.ReplaceAll(web.Notices, "--", "- -"),
+		"-->\n</body>\n</html>\n")
 	if text.err != nil {
 		return fmt.Errorf("write page: %w", text.err)
 	}

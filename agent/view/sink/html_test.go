@@ -25,10 +25,13 @@ func evilProfile() *pprof.Profile {
 	f := &pprof.Function{ID: 1, Name: evil, SystemName: evil, Filename: evil}
 	l := &pprof.Location{ID: 1, Mapping: m, Line: []pprof.Line{{Function: f, Line: 3}}}
 	return &pprof.Profile{
-		SampleType: []*pprof.ValueType{{Type: "samples", Unit: "count"}, {Type: "cpu", Unit: "nanoseconds"}}, DurationNanos: 1e9, TimeNanos: 1e18,
-		Mapping: []*pprof.Mapping{m}, Function: []*pprof.Function{f}, Location: []*pprof.Location{l}, Comments: []string{evil},
-		Sample: []*pprof.Sample{{Location: []*pprof.Location{l}, Value: []int64{1, 10}, NumLabel: map[string][]int64{"pid": {1}},
-			Label: map[string][]string{"comm": {evil}, "thread": {evil}, "service": {evil}}}},
+		SampleType:    []*pprof.ValueType{{Type: "samples", Unit: "count"}, {Type: "cpu", Unit: "nanoseconds"}},
+		DurationNanos: 1e9, TimeNanos: 1e18,
+		Mapping: []*pprof.Mapping{m}, Function: []*pprof.Function{f}, Location: []*pprof.Location{l},
+		Comments: []string{evil},
+		Sample: []*pprof.Sample{{Location: []*pprof.Location{l}, Value: []int64{1, 10},
+			NumLabel: map[string][]int64{"pid": {1}},
+			Label:    map[string][]string{"comm": {evil}, "thread": {evil}, "service": {evil}}}},
 	}
 }
 
@@ -57,7 +60,8 @@ func TestHostilePage(t *testing.T) {
 		Kinds []struct{ Names []string }
 		Files []struct{ Name string }
 	}
-	if len(data) != 2 || json.Unmarshal([]byte(data[1]), &parsed) != nil || len(parsed.Kinds) != 1 || parsed.Files[0].Name != strings.ToValidUTF8(evil, "\ufffd") {
+	if len(data) != 2 || json.Unmarshal([]byte(data[1]), &parsed) != nil || len(parsed.Kinds) != 1 ||
+		parsed.Files[0].Name != strings.ToValidUTF8(evil, "\ufffd") {
 		t.Fatalf("the data is not what was written: %.300s", data)
 	}
 	if !strings.Contains(strings.Join(parsed.Kinds[0].Names, "\n"), "<img src=x") {
@@ -111,7 +115,8 @@ func TestSpeedscope(t *testing.T) {
 	if err := json.Unmarshal(out.Bytes(), &file); err != nil {
 		t.Fatal(err)
 	}
-	if len(file.Profiles) != 2 || len(file.Shared.Frames) != 2 || file.Profiles[0].Unit != "nanoseconds" || file.Profiles[0].EndValue != 10 ||
+	if len(file.Profiles) != 2 || len(file.Shared.Frames) != 2 || file.Profiles[0].Unit != "nanoseconds" ||
+		file.Profiles[0].EndValue != 10 ||
 		len(file.Profiles[0].Samples[0]) != 2 || file.Profiles[0].Weights[0] != 10 {
 		t.Errorf("%s", out.String())
 	}

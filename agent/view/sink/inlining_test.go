@@ -15,8 +15,9 @@ func TestInliningOfWindows(t *testing.T) {
 		p := versions()
 		p.Start = p.Start.Add(second * time.Second)
 		p.Processes[0].Inlining = &profile.Inlining{
-			Limits:  profile.InlineLimits{FreqInlineSize: 325},
-			Callees: []profile.Callee{{Method: "app.Main.get()V", Bytecode: 40}, {Method: "app.Main.put()V", Bytecode: 412, Entering: time.Second}},
+			Limits: profile.InlineLimits{FreqInlineSize: 325},
+			Callees: []profile.Callee{{Method: "app.Main.get()V", Bytecode: 40},
+				{Method: "app.Main.put()V", Bytecode: 412, Entering: time.Second}},
 		}
 		return p
 	}
@@ -31,11 +32,13 @@ func TestInliningOfWindows(t *testing.T) {
 		t.Fatal(err)
 	}
 	m, err := stored.MetadataOf(p)
-	if err != nil || len(m.Inlining) != 1 || m.Inlining[0].PID != 7 || m.Inlining[0].Limits.FreqInlineSize != 325 || len(m.Inlining[0].Callees) != 2 {
+	if err != nil || len(m.Inlining) != 1 || m.Inlining[0].PID != 7 || m.Inlining[0].Limits.FreqInlineSize != 325 ||
+		len(m.Inlining[0].Callees) != 2 {
 		t.Fatalf("%v: %+v", err, m)
 	}
 	put := m.Inlining[0].Callees[1]
-	if put.Bytecode != 412 || put.Entering != 2*time.Second || put.Method != m.Versions[0].Method || m.MethodName(put.Method) != "app.Main.put()V" {
+	if put.Bytecode != 412 || put.Entering != 2*time.Second || put.Method != m.Versions[0].Method ||
+		m.MethodName(put.Method) != "app.Main.put()V" {
 		t.Errorf("%+v of %q", put, m.Methods)
 	}
 }

@@ -83,7 +83,8 @@ func TestPprofInlinedLines(t *testing.T) {
 		for _, l := range s.Location[0].Line {
 			names = append(names, l.Function.Name)
 		}
-		if got, want := strings.Join(names, " "), strings.Join([]string{sinktest.GetNode.Function, sinktest.Get.Function, sinktest.Total.Function}, " "); got != want {
+		if got, want := strings.Join(names, " "), strings.Join([]string{sinktest.GetNode.Function,
+			sinktest.Get.Function, sinktest.Total.Function}, " "); got != want {
 			t.Errorf("lines of the innermost location = %s, want %s", got, want)
 		}
 		if !s.Location[0].Mapping.HasInlineFrames {
@@ -99,8 +100,10 @@ func TestPprofInlinedLines(t *testing.T) {
 
 func TestPprofTooLarge(t *testing.T) {
 	p := sinktest.Shop()
-	p.Processes[0].Threads[0].Tree = sinktest.ContextTree(sinktest.Sampled{Weight: math.MaxInt64 / 1000, Frames: []symbol.Frame{sinktest.Execute}})
-	if stored, err := sink.Pprof(p, sink.ContentOf(p)); err == nil || stored != nil || !strings.Contains(err.Error(), "process 77") {
+	p.Processes[0].Threads[0].Tree = sinktest.ContextTree(sinktest.Sampled{Weight: math.MaxInt64 / 1000,
+		Frames: []symbol.Frame{sinktest.Execute}})
+	if stored, err := sink.Pprof(p, sink.ContentOf(p)); err == nil || stored != nil ||
+		!strings.Contains(err.Error(), "process 77") {
 		t.Errorf("Pprof = %v, %v, want an error about process 77", stored, err)
 	}
 }
@@ -117,7 +120,8 @@ func TestPprofEmpty(t *testing.T) {
 func TestGoToolPprof(t *testing.T) {
 	dir := t.TempDir()
 	for name, p := range map[string]*profile.Profile{
-		"shop": sinktest.Shop(), "calls": sinktest.ShopCalls(), "both": sinktest.ShopBoth(), "chained": sinktest.ShopChained(), "partial": sinktest.ShopPartial(),
+		"shop": sinktest.Shop(), "calls": sinktest.ShopCalls(), "both": sinktest.ShopBoth(),
+		"chained": sinktest.ShopChained(), "partial": sinktest.ShopPartial(),
 	} {
 		if err := sink.Write(filepath.Join(dir, name+".pb.gz"), nil, p, sink.ContentOf(p)); err != nil {
 			t.Fatal(err)
@@ -139,10 +143,13 @@ func TestGoToolPprof(t *testing.T) {
 			`10  7\.09% .*  10  7\.09%  com\.acme\.Fib\.fib\n`, // recursion is counted once
 			`30 21\.28% .*  30 21\.28%  execute_command\n`,
 		}},
-		{"shop", []string{"-top", "-sample_index=samples", "-tagfocus=runtime=hotspot"}, []string{`Showing nodes accounting for 110, 78\.01% of 141 total`}},
-		{"shop", []string{"-top", "-sample_index=samples", "-tagfocus=pid=77:77"}, []string{`Showing nodes accounting for 31, 21\.99% of 141 total`}},
+		{"shop", []string{"-top", "-sample_index=samples", "-tagfocus=runtime=hotspot"},
+			[]string{`Showing nodes accounting for 110, 78\.01% of 141 total`}},
+		{"shop", []string{"-top", "-sample_index=samples", "-tagfocus=pid=77:77"},
+			[]string{`Showing nodes accounting for 31, 21\.99% of 141 total`}},
 		{"shop", []string{"-tags"}, []string{`http-1`, `GC Thread#0`, `shop\.service`, `approximate`}},
-		{"shop", []string{"-comments"}, []string{`samples: 141, 9 lost`, `java \(pid 1234\): runs without -XX:\+DebugNonSafepoints`}},
+		{"shop", []string{"-comments"}, []string{`samples: 141, 9 lost`,
+			`java \(pid 1234\): runs without -XX:\+DebugNonSafepoints`}},
 		{"shop", []string{"-traces", "-tagfocus=thread=GC"}, []string{`\[truncated: frame pointer\]`}},
 		{"calls", []string{"-top"}, []string{
 			`(?m)^Type: calls$`, `Total samples = 3602`, `1001 27\.79% .*  com\.acme\.Cart\.total\n`,
@@ -151,15 +158,19 @@ func TestGoToolPprof(t *testing.T) {
 			`1001 .* com\.acme\.Shop\.run\n`, `610 .* com\.acme\.Book\.price\n`, `500 .* java\.util\.HashMap\.get\n`,
 		}},
 		{"calls", []string{"-tags"}, []string{`estimated`, `inferred`, `page`, `stride`}},
-		{"calls", []string{"-top", "-tagfocus=engine=page"}, []string{`Showing nodes accounting for 100, 2\.78% of 3602 total`}},
+		{"calls", []string{"-top", "-tagfocus=engine=page"},
+			[]string{`Showing nodes accounting for 100, 2\.78% of 3602 total`}},
 		{"both", []string{"-top"}, []string{`(?m)^Type: calls$`, `Total samples = 3502`}},
 		{"both", []string{"-top", "-sample_index=cpu"}, []string{`Total samples = 1410ms`}},
-		{"chained", []string{"-top", "-sample_index=samples", "-tagfocus=context=ambiguous"}, []string{`Showing nodes accounting for 120, 12\.00% of 1000 total`}},
+		{"chained", []string{"-top", "-sample_index=samples", "-tagfocus=context=ambiguous"},
+			[]string{`Showing nodes accounting for 120, 12\.00% of 1000 total`}},
 		{"partial", []string{"-top"}, []string{`(?m)^Type: cpu$`, `Total samples = 1500ms`}},
-		{"partial", []string{"-top", "-sample_index=entries"}, []string{`(?m)^Type: entries$`, `20 74\.07% .*  com\.acme\.Fib\.fib\n`}},
+		{"partial", []string{"-top", "-sample_index=entries"}, []string{`(?m)^Type: entries$`,
+			`20 74\.07% .*  com\.acme\.Fib\.fib\n`}},
 	} {
 		t.Run(test.file+" "+strings.Join(test.args, " "), func(t *testing.T) {
-			cmd := exec.Command("go", append(append([]string{"tool", "pprof"}, test.args...), filepath.Join(dir, test.file+".pb.gz"))...)
+			cmd := exec.Command("go", append(append([]string{"tool", "pprof"}, test.args...),
+				filepath.Join(dir, test.file+".pb.gz"))...)
 			cmd.Env = append(cmd.Environ(), "PPROF_TMPDIR="+t.TempDir())
 			var stderr bytes.Buffer
 			cmd.Stderr = &stderr
@@ -176,7 +187,8 @@ func TestGoToolPprof(t *testing.T) {
 			// else.
 			const missing = "symbolization failed for "
 			tried := strings.Count(stderr.String(), missing)
-			if want := strings.Count(stderr.String(), missing+"libjvm.so (build ID bb22)"); tried != want || (tried == 1) != (test.file == "shop" || test.file == "both") {
+			if want := strings.Count(stderr.String(), missing+"libjvm.so (build ID bb22)"); tried != want ||
+				(tried == 1) != (test.file == "shop" || test.file == "both") {
 				t.Errorf("pprof tried to symbolise: %s", &stderr)
 			}
 		})

@@ -50,7 +50,8 @@ func FormatOf(path string) (Format, error) {
 	case strings.HasSuffix(name, ".json"):
 		return FormatSpeedscope, nil
 	}
-	return 0, fmt.Errorf("unknown format of output %q: use a name that ends in .html (flame graph and tables), .pb.gz (pprof), .json (speedscope), .folded (collapsed stacks) or .txt (report)", path)
+	return 0, fmt.Errorf("unknown format of output %q: use a name that ends in .html (flame graph and tables), "+
+		".pb.gz (pprof), .json (speedscope), .folded (collapsed stacks) or .txt (report)", path)
 }
 
 // Encode writes a part of p to w.

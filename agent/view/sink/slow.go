@@ -52,7 +52,8 @@ func (b *pprofBuilder) slow(p *profile.Profile) error {
 			setLabel(of, stored.LabelState, part.State)
 			setLabel(of, stored.LabelCause, part.Cause)
 			b.profile.Sample = append(b.profile.Sample, &pprof.Sample{
-				Location: b.locationsOf(part.Stack), Value: b.content.slowValues(whole[i]), Label: of, NumLabel: numbers,
+				Location: b.locationsOf(part.Stack), Value: b.content.slowValues(whole[i]), Label: of,
+				NumLabel: numbers,
 			})
 		}
 	}

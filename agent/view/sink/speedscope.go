@@ -44,7 +44,8 @@ var speedscopeUnits = map[string]string{stored.UnitTime: stored.UnitTime, stored
 // Speedscope writes stored profiles as one speedscope file: one profile for each sample type with
 // values. The outermost frame is the process.
 func Speedscope(w io.Writer, name string, profiles ...*pprof.Profile) error {
-	f := speedscopeFile{Schema: "https://www.speedscope.app/file-format-schema.json", Name: name, Exporter: "vmprof-agent", Profiles: []speedscopeProfile{}}
+	f := speedscopeFile{Schema: "https://www.speedscope.app/file-format-schema.json", Name: name,
+		Exporter: "vmprof-agent", Profiles: []speedscopeProfile{}}
 	f.Shared.Frames = []speedscopeFrame{}
 	frames := make(map[speedscopeFrame]int)
 	frame := func(of speedscopeFrame) int {
@@ -61,7 +62,8 @@ func Speedscope(w io.Writer, name string, profiles ...*pprof.Profile) error {
 			if t.Type == stored.TypeSamples && len(p.SampleType) > 1 {
 				continue // the same as CPU time
 			}
-			out := speedscopeProfile{Type: "sampled", Name: stored.Printable(t.Type), Unit: "none", Samples: [][]int{}, Weights: []int64{}}
+			out := speedscopeProfile{Type: "sampled", Name: stored.Printable(t.Type), Unit: "none", Samples: [][]int{},
+				Weights: []int64{}}
 			if unit, known := speedscopeUnits[t.Unit]; known {
 				out.Unit = unit
 			}

@@ -45,9 +45,11 @@ func (b *pprofBuilder) thread(proc *profile.Process, thread *profile.Thread, of 
 	if thread.Tree == nil {
 		return nil
 	}
-	var samples uint64                               // so far
-	before := int64(0)                               // ns of these: rounded as a sum, so that the thread's CPU time stays
-	approximate := make([]bool, thread.Tree.Len()+1) // by node: a frame of the stack is. Parents come before their children
+	var samples uint64 // so far
+	// ns of these: rounded as a sum, so that the thread's CPU time stays
+	before := int64(0)
+	// by node: a frame of the stack is. Parents come before their children
+	approximate := make([]bool, thread.Tree.Len()+1)
 	for id, n := range thread.Tree.Nodes() {
 		if of == Time && id != cct.Root {
 			approximate[id] = approximate[n.Parent] || n.Key.Approximate()

@@ -17,16 +17,19 @@ func TestContextLabels(t *testing.T) {
 	for _, s := range sinktest.Reparse(t, sinktest.MustPprof(t, sinktest.ShopChained())).Sample {
 		got[strings.Join(s.Label["context"], "+")] += s.Value[0]
 	}
-	if want := (map[string]int64{"": 863, "ambiguous": 120, "fitted": 13, "unplaced": 4}); fmt.Sprint(got) != fmt.Sprint(want) {
+	if want := (map[string]int64{"": 863, "ambiguous": 120, "fitted": 13,
+		"unplaced": 4}); fmt.Sprint(got) != fmt.Sprint(want) {
 		t.Errorf("samples by label: %v, want %v", got, want)
 	}
 }
 
 // Entries are a column next to samples, also of contexts that were only entered.
 func TestPprofEntries(t *testing.T) {
-	p := &profile.Profile{Period: 10, Processes: []*profile.Process{{PID: 1, Threads: []*profile.Thread{{TID: 1, Tree: sinktest.Entered(
-		sinktest.Sampled{Weight: 0, Frames: sinktest.Stack{sinktest.GetNode, sinktest.Get, sinktest.Total}}, sinktest.Sampled{Weight: 4, Frames: sinktest.Stack{sinktest.Total}},
-	)}}}}}
+	p := &profile.Profile{Period: 10, Processes: []*profile.Process{{PID: 1,
+		Threads: []*profile.Thread{{TID: 1, Tree: sinktest.Entered(
+			sinktest.Sampled{Weight: 0, Frames: sinktest.Stack{sinktest.GetNode, sinktest.Get, sinktest.Total}},
+			sinktest.Sampled{Weight: 4, Frames: sinktest.Stack{sinktest.Total}},
+		)}}}}}
 	var got []string
 	for _, s := range sinktest.MustPprof(t, p).Sample {
 		got = append(got, fmt.Sprint(s.Location[0].Line[0].Function.Name, s.Value, s.Label["attribution"]))
@@ -36,8 +39,9 @@ func TestPprofEntries(t *testing.T) {
 		t.Errorf("samples %v, want %s", got, want)
 	}
 	for content, want := range map[sink.Content]string{
-		sink.Time: "samples cpu", sink.Time | sink.Entries: "samples cpu entries", sink.Time | sink.CallCounts | sink.Entries: "samples cpu calls entries",
-		sink.CallCounts | sink.Entries: "calls",
+		sink.Time: "samples cpu", sink.Time | sink.Entries: "samples cpu entries",
+		sink.Time | sink.CallCounts | sink.Entries: "samples cpu calls entries",
+		sink.CallCounts | sink.Entries:             "calls",
 	} {
 		stored, err := sink.Pprof(sinktest.ShopPartial(), content)
 		if err != nil {
@@ -61,7 +65,8 @@ func TestPprofEntries(t *testing.T) {
 func TestCPUTime(t *testing.T) {
 	p := &profile.Profile{Period: 10, Processes: []*profile.Process{{PID: 1, Comm: "java", Threads: []*profile.Thread{
 		{TID: 1, SampleTime: 12.4, Unseen: 7, UnseenIn: profile.Waking, Tree: sinktest.Entered(
-			sinktest.Sampled{Weight: 1, Frames: sinktest.Stack{sinktest.GetNode, sinktest.Get}}, sinktest.Sampled{Weight: 1, Frames: sinktest.Stack{sinktest.Get}},
+			sinktest.Sampled{Weight: 1, Frames: sinktest.Stack{sinktest.GetNode, sinktest.Get}},
+			sinktest.Sampled{Weight: 1, Frames: sinktest.Stack{sinktest.Get}},
 			sinktest.Sampled{Weight: 3, Frames: sinktest.Stack{sinktest.Total}},
 		)},
 		{TID: 2, Unseen: 30, UnseenIn: profile.NotSampled},
@@ -75,10 +80,12 @@ func TestCPUTime(t *testing.T) {
 		sums[key] = [2]int64{sums[key][0] + s.Value[0], sums[key][1] + s.Value[1]}
 		samples, cpu = samples+s.Value[0], cpu+s.Value[1]
 	}
-	if sums["1[waking]"] != [2]int64{0, 7} || sums["2[not sampled]"] != [2]int64{0, 30} || samples != 7 || cpu != 62+7+30+20 {
+	if sums["1[waking]"] != [2]int64{0, 7} || sums["2[not sampled]"] != [2]int64{0, 30} || samples != 7 || cpu != 62+7+
+		30+20 {
 		t.Errorf("%d samples, %d ns: %v", samples, cpu, sums)
 	}
-	if got := sinktest.Show(t, report.Methods, stored, nil); !strings.Contains(got, "25.2%       0   25.2%       0      [not sampled]\n") {
+	if got := sinktest.Show(t, report.Methods, stored, nil); !strings.Contains(got,
+		"25.2%       0   25.2%       0      [not sampled]\n") {
 		t.Errorf("the report lacks what was not sampled:\n%s", got)
 	}
 }

@@ -21,11 +21,14 @@ func versions() *profile.Profile {
 	proc := &profile.Process{PID: 7, Comm: "java", Threads: []*profile.Thread{{TID: 7, Tree: tree}}}
 	for _, id := range []uint32{812, 2011} {
 		code := unique.Make(symbol.Mapping{File: "[jit:HotSpot]", Start: 0x1000, Limit: 0x9000, Version: id})
-		tree.Add([]symbol.Symbol{symbol.Intern(symbol.Frame{Function: "app.Main.put", SystemName: "app.Main.put()V", Kind: symbol.KindJIT, Mapping: code, Address: 0x2000})}, uint64(id))
-		proc.Versions = append(proc.Versions, profile.Version{ID: id, Level: 4, EntryBCI: -1, Method: "app.Main.put", SystemName: "app.Main.put()V",
-			Since: time.Second, State: profile.VersionInUse, Inlined: []string{"app.Shape.area"}, Decompiles: -1})
+		tree.Add([]symbol.Symbol{symbol.Intern(symbol.Frame{Function: "app.Main.put", SystemName: "app.Main.put()V",
+			Kind: symbol.KindJIT, Mapping: code, Address: 0x2000})}, uint64(id))
+		proc.Versions = append(proc.Versions, profile.Version{ID: id, Level: 4, EntryBCI: -1, Method: "app.Main.put",
+			SystemName: "app.Main.put()V",
+			Since:      time.Second, State: profile.VersionInUse, Inlined: []string{"app.Shape.area"}, Decompiles: -1})
 	}
-	return &profile.Profile{Start: time.Unix(1_700_000_000, 0), Duration: 10 * time.Second, Period: 10 * time.Millisecond, Processes: []*profile.Process{proc}}
+	return &profile.Profile{Start: time.Unix(1_700_000_000, 0), Duration: 10 * time.Second,
+		Period: 10 * time.Millisecond, Processes: []*profile.Process{proc}}
 }
 
 // A profile distinguishes versions by mappings of the same name: pprof merges them by function, and
@@ -46,13 +49,15 @@ func TestVersions(t *testing.T) {
 		for _, s := range p.Sample {
 			loc := s.Location[0]
 			id, ok := stored.VersionOf(loc.Mapping)
-			if !ok || s.Value[0]%int64(id) != 0 || loc.Mapping.File != "[jit:HotSpot]" || loc.Address != 0x2000 || loc.Mapping.Start != 0x1000 {
+			if !ok || s.Value[0]%int64(id) != 0 || loc.Mapping.File != "[jit:HotSpot]" || loc.Address != 0x2000 ||
+				loc.Mapping.Start != 0x1000 {
 				t.Errorf("%d samples are of version %d, %v: %+v", s.Value[0], id, ok, loc)
 			}
 		}
 	}
 	m, err := stored.MetadataOf(p)
-	if err != nil || len(m.Versions) != 2 || m.Versions[1].ID != 2011 || m.MethodName(m.Versions[1].Method) != "app.Main.put()V" ||
+	if err != nil || len(m.Versions) != 2 || m.Versions[1].ID != 2011 ||
+		m.MethodName(m.Versions[1].Method) != "app.Main.put()V" ||
 		m.MethodName(m.Versions[0].Inlined[0]) != "app.Shape.area" || len(m.Methods) != 2 {
 		t.Errorf("%v: %+v, methods %q", err, m.Versions, m.Methods)
 	}
@@ -78,7 +83,8 @@ func TestVersionsOfWindows(t *testing.T) {
 	if err != nil || len(m.Versions) != 2 {
 		t.Fatalf("%v: %+v", err, m)
 	}
-	if v := m.Versions[0]; v.Since != time.Second || v.State != int(profile.VersionGivenUp) || *v.InUse != 12*time.Second || *v.Until != 13*time.Second {
+	if v := m.Versions[0]; v.Since != time.Second || v.State != int(profile.VersionGivenUp) ||
+		*v.InUse != 12*time.Second || *v.Until != 13*time.Second {
 		t.Errorf("%+v, in use %v, until %v", v, v.InUse, v.Until)
 	}
 	if v := m.Versions[1]; v.State != int(profile.VersionInUse) || v.Until != nil {

@@ -64,7 +64,8 @@ func (w *Windows) Add(p *profile.Profile) error {
 		return fmt.Errorf("more than %d windows: use longer windows", w.max.windows)
 	}
 	if w.Full() {
-		b.accounts.remark("windows: a profile has no room for more, so the last window contains the rest of the recording", b.window)
+		b.accounts.remark("windows: a profile has no room for more, so the last window contains the rest of the "+
+			"recording", b.window)
 	}
 	if content := b.content | ContentOf(p)&Entries; content != b.content {
 		b.widen(content)

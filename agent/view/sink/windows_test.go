@@ -56,7 +56,8 @@ func TestWindows(t *testing.T) {
 	}
 	p := sinktest.MustStored(t, w)
 	ms := int64(10 * time.Millisecond)
-	if got, want := fmt.Sprint(totals(p)), fmt.Sprint(map[int64][]int64{1: {141, 141 * ms}, 2: {1000, 1000 * ms}, 3: {141, 141 * ms}}); got != want {
+	if got, want := fmt.Sprint(totals(p)), fmt.Sprint(map[int64][]int64{1: {141, 141 * ms}, 2: {1000, 1000 * ms},
+		3: {141, 141 * ms}}); got != want {
 		t.Errorf("the columns add up to %s, want %s", got, want)
 	}
 	if p.Mapping[0].File != sinktest.Java.File {
@@ -66,22 +67,28 @@ func TestWindows(t *testing.T) {
 		t.Errorf("time %d, duration %d, period %d", p.TimeNanos, p.DurationNanos, p.Period)
 	}
 	want := []string{
-		"samples: 1282, 16 lost (malformed 12, ring_full 4), 100 truncated (frame pointer 100), 16 frames without a name",
+		"samples: 1282, 16 lost (malformed 12, ring_full 4), 100 truncated (frame pointer 100), 16 frames without a " +
+			"name",
 		"event: cpu-clock, one sample per 10ms of CPU time",
 		"vmprof-agent 0.1.0",
 		"Linux 6.12.1",
 		"3 announcements of code or processes were lost",
-		"window 1: from 2023-11-14T22:13:20.000Z for 10s, samples: 141, 9 lost (malformed 6, ring_full 3), 50 truncated (frame pointer 50), 8 frames without a name",
+		"window 1: from 2023-11-14T22:13:20.000Z for 10s, samples: 141, 9 lost (malformed 6, ring_full 3), 50 " +
+			"truncated (frame pointer 50), 8 frames without a name",
 		"window 2: from 2023-11-14T22:13:30.000Z for 10s, samples: 1000, 0 lost, 0 truncated",
-		"window 3: from 2023-11-14T22:13:40.000Z for 10s, samples: 141, 7 lost (malformed 6, ring_full 1), 50 truncated (frame pointer 50), 8 frames without a name",
-		"contexts of java (pid 1234) in window 2: chain, walked=50, linked=950, ambiguous=120, fitted=13, unplaced=4, nodes=346, shared=10, methods=122, by-depth=995/992/870, by-site=998/995/900, check=400/396/388/350",
+		"window 3: from 2023-11-14T22:13:40.000Z for 10s, samples: 141, 7 lost (malformed 6, ring_full 1), 50 " +
+			"truncated (frame pointer 50), 8 frames without a name",
+		"contexts of java (pid 1234) in window 2: chain, walked=50, linked=950, ambiguous=120, fitted=13, " +
+			"unplaced=4, nodes=346, shared=10, methods=122, by-depth=995/992/870, by-site=998/995/900, " +
+			"check=400/396/388/350",
 		"java (pid 1234, 4321): " + sinktest.Shop().Processes[1].Notes[0],
 	}
 	if !slices.Equal(sinktest.Sentences(p), want) {
 		t.Errorf("comments\n%s\nwant\n%s", comments(p), strings.Join(want, "\n"))
 	}
 	footer := sinktest.Show(t, sinktest.ViewFooter, p, nil)
-	if want := "\nwindows: 3, the first from 2023-11-14T22:13:20Z for 10s; vmprof-agent compare\n  FILE compares them\n"; !strings.Contains(footer, want) || strings.Contains(footer, "window 2") {
+	if want := "\nwindows: 3, the first from 2023-11-14T22:13:20Z for 10s; vmprof-agent compare\n  FILE compares " +
+		"them\n"; !strings.Contains(footer, want) || strings.Contains(footer, "window 2") {
 		t.Errorf("no %q, or every window, in\n%s", want, footer)
 	}
 }
@@ -89,16 +96,19 @@ func TestWindows(t *testing.T) {
 // The main program is the busiest guest of all windows, whoever came first or was busiest in one.
 func TestWindowsMainProgram(t *testing.T) {
 	running := func(file, runtime string, samples uint64) *profile.Process {
-		return &profile.Process{PID: len(file), Runtime: runtime, Executable: symbol.Mapping{File: file}, Threads: []*profile.Thread{
-			{TID: 1, Tree: sinktest.ContextTree(sinktest.Sampled{Weight: samples, Frames: sinktest.Stack{sinktest.Execute}})},
-		}}
+		return &profile.Process{PID: len(file), Runtime: runtime, Executable: symbol.Mapping{File: file},
+			Threads: []*profile.Thread{
+				{TID: 1, Tree: sinktest.ContextTree(sinktest.Sampled{Weight: samples,
+					Frames: sinktest.Stack{sinktest.Execute}})},
+			}}
 	}
 	for _, test := range []struct {
 		windows [][]*profile.Process
 		want    string
 	}{
 		{[][]*profile.Process{{running("sh", "", 9)}, {running("sh", "", 9), running("java", "hotspot", 1)}}, "java"},
-		{[][]*profile.Process{{running("a", "php", 5)}, {running("bb", "php", 2)}, {running("a", "php", 1), running("bb", "php", 3)}}, "a"},
+		{[][]*profile.Process{{running("a", "php", 5)}, {running("bb", "php", 2)},
+			{running("a", "php", 1), running("bb", "php", 3)}}, "a"},
 		{[][]*profile.Process{{}, {running("sh", "", 1)}}, "sh"},
 	} {
 		w := sink.NewWindows(sink.Time)
@@ -121,7 +131,8 @@ func TestWindowsEntries(t *testing.T) {
 	}
 	p := sinktest.MustStored(t, w)
 	ms := int64(10 * time.Millisecond)
-	if got, want := fmt.Sprint(totals(p)), fmt.Sprint(map[int64][]int64{1: {141, 141 * ms, 0}, 2: {150, 150 * ms, 27}, 3: {141, 141 * ms, 0}}); got != want {
+	if got, want := fmt.Sprint(totals(p)), fmt.Sprint(map[int64][]int64{1: {141, 141 * ms, 0}, 2: {150, 150 * ms, 27},
+		3: {141, 141 * ms, 0}}); got != want {
 		t.Errorf("the columns add up to %s, want %s", got, want)
 	}
 	if p.SampleType[2].Type != "entries" || p.SampleType[2].Unit != "count" || p.DefaultSampleType != "cpu" {
@@ -139,10 +150,12 @@ func TestWindowsOfBoth(t *testing.T) {
 	}
 	p := sinktest.MustStored(t, w)
 	ms := int64(10 * time.Millisecond)
-	if got, want := fmt.Sprint(totals(p)), fmt.Sprint(map[int64][]int64{1: {141, 141 * ms, 3502}, 2: {141, 141 * ms, 3502}}); got != want {
+	if got, want := fmt.Sprint(totals(p)), fmt.Sprint(map[int64][]int64{1: {141, 141 * ms, 3502},
+		2: {141, 141 * ms, 3502}}); got != want {
 		t.Errorf("the columns add up to %s, want %s", got, want)
 	}
-	if !strings.Contains(comments(p), "\ncalls: 5.00k estimated, engine hotspot\ncalls: 2.00k inferred") { // two windows of 2502 and 1000
+	// two windows of 2502 and 1000
+	if !strings.Contains(comments(p), "\ncalls: 5.00k estimated, engine hotspot\ncalls: 2.00k inferred") {
 		t.Errorf("calls are not added up:\n%s", comments(p))
 	}
 }
@@ -164,7 +177,8 @@ func TestWindowsFull(t *testing.T) {
 		t.Errorf("another window: %v", err)
 	}
 	p := sinktest.MustStored(t, w)
-	if n := strings.Count(comments(p), "something about"); n > 1000 || !strings.Contains(comments(p), fmt.Sprintf("\n%d comments of single windows omitted", stored.MaxWindows-n+1)) {
+	if n := strings.Count(comments(p), "something about"); n > 1000 ||
+		!strings.Contains(comments(p), fmt.Sprintf("\n%d comments of single windows omitted", stored.MaxWindows-n+1)) {
 		t.Errorf("%d comments of windows; the last is %q", n, p.Comments[len(p.Comments)-1])
 	}
 	if len(totals(p)) != stored.MaxWindows {
@@ -177,8 +191,10 @@ func TestWindowsErrors(t *testing.T) {
 		t.Error("a profile of no windows")
 	}
 	p := sinktest.Shop()
-	p.Processes[0].Threads[0].Tree = sinktest.ContextTree(sinktest.Sampled{Weight: 1 << 62, Frames: sinktest.Stack{sinktest.Execute}})
-	if err := sink.NewWindows(sink.Time).Add(p); err == nil || !strings.Contains(err.Error(), "window 1: convert process 77") {
+	p.Processes[0].Threads[0].Tree = sinktest.ContextTree(sinktest.Sampled{Weight: 1 << 62,
+		Frames: sinktest.Stack{sinktest.Execute}})
+	if err := sink.NewWindows(sink.Time).Add(p); err == nil ||
+		!strings.Contains(err.Error(), "window 1: convert process 77") {
 		t.Errorf("too large a window: %v", err)
 	}
 }

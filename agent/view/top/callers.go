@@ -59,7 +59,8 @@ func (c content) contexts(p *profile.Process, f func(tree *cct.Tree[symbol.Symbo
 			continue
 		}
 		for i := range events.Rows {
-			if row := &events.Rows[i]; !c.kind.Apart(&row.EventLabels) && !(c.kind == profile.OffCPU && row.What == cause.Idle) {
+			if row := &events.Rows[i]; !c.kind.Apart(&row.EventLabels) &&
+				!(c.kind == profile.OffCPU && row.What == cause.Idle) {
 				f(events.Tree, row.Context, uint64(row.Values[c.kind.Main()]))
 			}
 		}
@@ -130,7 +131,8 @@ func (m *Model) profiles(of content, sel selection) (list []*profile.Profile) {
 		}
 		p := *w.profile
 		if sel.service != "" {
-			p.Processes = slices.DeleteFunc(slices.Clone(p.Processes), func(of *profile.Process) bool { return serviceOf(of) != sel.service })
+			p.Processes = slices.DeleteFunc(slices.Clone(p.Processes),
+				func(of *profile.Process) bool { return serviceOf(of) != sel.service })
 		}
 		list = append(list, &p)
 	}

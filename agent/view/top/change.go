@@ -84,7 +84,8 @@ func (m *Model) diff(sel selection) (list []change, ago time.Duration) {
 			}
 			return 1
 		}
-		return cmp.Or(cmp.Compare(math.Abs(b.delta()), math.Abs(a.delta())), strings.Compare(a.method.name, b.method.name),
+		return cmp.Or(cmp.Compare(math.Abs(b.delta()), math.Abs(a.delta())),
+			strings.Compare(a.method.name, b.method.name),
 			cmp.Compare(a.method.code, b.method.code))
 	})
 	return list, middle(now).Sub(middle(before))

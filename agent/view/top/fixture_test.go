@@ -77,16 +77,20 @@ func waits(p *profile.Process, what string, length time.Duration, stacks ...stac
 // at is the nth window of two seconds, sampled at 100 Hz.
 func at(n int, processes ...*profile.Process) *profile.Profile {
 	return &profile.Profile{
-		Start: began.Add(time.Duration(n) * 2 * time.Second), Duration: 2 * time.Second, Period: 10 * time.Millisecond, Processes: processes,
+		Start: began.Add(time.Duration(n) * 2 * time.Second), Duration: 2 * time.Second, Period: 10 * time.Millisecond,
+		Processes: processes,
 	}
 }
 
 // shop is a busy service whose method find takes n samples of 100.
 func shop(find uint64) *profile.Process {
 	p := process(4711, "shop.service",
-		stack{"http-nio-8080-exec-1", "java.lang.Thread.run;org.acme.shop.web.SearchController.handle;org.acme.shop.catalogue.Index.find", find},
-		stack{"http-nio-8080-exec-2", "java.lang.Thread.run;org.acme.shop.web.SearchController.handle;java.util.regex.Pattern.<init>", 60 - find},
-		stack{"http-nio-8080-exec-2", "java.lang.Thread.run;org.acme.shop.web.SearchController.handle;n:deflate_slow(internal_state*, int)", 9},
+		stack{"http-nio-8080-exec-1",
+			"java.lang.Thread.run;org.acme.shop.web.SearchController.handle;org.acme.shop.catalogue.Index.find", find},
+		stack{"http-nio-8080-exec-2",
+			"java.lang.Thread.run;org.acme.shop.web.SearchController.handle;java.util.regex.Pattern.<init>", 60 - find},
+		stack{"http-nio-8080-exec-2",
+			"java.lang.Thread.run;org.acme.shop.web.SearchController.handle;n:deflate_slow(internal_state*, int)", 9},
 		stack{"main", "java.lang.Thread.run;org.acme.shop.Main.poll;k:do_epoll_wait", 11},
 		stack{"C2 CompilerThre", "n:Compile::Optimize()", 14},
 		stack{"GC Thread#0", "n:G1ParScanThreadState::trim_queue", 6},

@@ -32,7 +32,9 @@ const (
 	maxWindows  = 300     // of each kind, whatever their length
 	maxServices = 256     // of a window; others are aggregated
 	maxCells    = 1 << 13 // of a window, each 48 bytes: sums by thread, method and caller, or by class
-	maxNodes    = 1 << 20 // of the trees of all windows, each about 50 bytes; beyond, the oldest windows keep their sums only
+	// of the trees of all windows, each about 50 bytes; beyond, the oldest windows keep their sums
+	// only
+	maxNodes = 1 << 20
 )
 
 // other stands for what found no room of its own.
@@ -179,7 +181,8 @@ func (m *Model) ObserveEvents(kind profile.EventKind, p *profile.Profile) {
 				if kind == profile.OffCPU || kind == profile.Locks {
 					at = m.program(events.Tree, at)
 				}
-				sums.add(cellKey{s.name, label, m.method(events.Tree, at), m.caller(events.Tree, at)}, row.Events, value)
+				sums.add(cellKey{s.name, label, m.method(events.Tree, at), m.caller(events.Tree, at)}, row.Events,
+					value)
 			}
 		}
 	}

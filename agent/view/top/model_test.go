@@ -59,7 +59,8 @@ func TestServices(t *testing.T) {
 		t.Errorf("allocations %v and locks %v without a recording", first.alloc, first.delay)
 	}
 	// 20 windows of 2 s are the last 20 of 30 cells.
-	if len(first.spark) != 30 || !math.IsNaN(first.spark[9]) || math.Abs(first.spark[10]-0.5) > 1e-9 || math.Abs(first.spark[29]-0.5) > 1e-9 {
+	if len(first.spark) != 30 || !math.IsNaN(first.spark[9]) || math.Abs(first.spark[10]-0.5) > 1e-9 ||
+		math.Abs(first.spark[29]-0.5) > 1e-9 {
 		t.Errorf("spark %v", first.spark)
 	}
 }
@@ -69,7 +70,8 @@ func TestServices(t *testing.T) {
 func TestWaitRows(t *testing.T) {
 	m := filled(3)
 	p := process(4711, "shop.service")
-	waits(p, cause.Park, 20*time.Millisecond, stack{"main", "a.main;a.ask;java.util.concurrent.FutureTask.get;n:wait;k:futex_wait", 10})
+	waits(p, cause.Park, 20*time.Millisecond,
+		stack{"main", "a.main;a.ask;java.util.concurrent.FutureTask.get;n:wait;k:futex_wait", 10})
 	waits(p, cause.Throttled, 10*time.Millisecond, stack{"main", "a.main;a.work;k:schedule", 20})
 	waits(p, cause.Idle, time.Second, stack{"pool", "[idle];a.run;k:futex_wait", 2})
 	m.ObserveEvents(profile.OffCPU, at(2, p))
@@ -83,7 +85,8 @@ func TestWaitRows(t *testing.T) {
 	if row := m.services(10*time.Second, 0)[2]; row.queued != 0 {
 		t.Errorf("%s: %v s a second, want 0", row.name, row.queued)
 	}
-	callers := m.callers(content{true, profile.OffCPU}, selection{"", 10 * time.Second}, methodName{"a.ask", profile.GuestCode}, 0)
+	callers := m.callers(content{true, profile.OffCPU}, selection{"", 10 * time.Second},
+		methodName{"a.ask", profile.GuestCode}, 0)
 	if len(callers) != 2 || callers[1].method.name != "a.main" {
 		t.Errorf("callers %+v", callers)
 	}
@@ -95,7 +98,8 @@ func TestEventRows(t *testing.T) {
 	events(p, profile.Allocations, "byte[]", 1000, stack{"main", "a;b", 300}, stack{"main", "a;c", 100})
 	m.ObserveEvents(profile.Allocations, at(2, p))
 	list, seconds := m.eventRows(profile.Allocations, selection{"", 10 * time.Second})
-	if len(list) != 2 || list[0].method.name != "b" || list[0].label != "byte[]" || list[0].value != 300_000 || list[0].caller != "a" || seconds != 2 {
+	if len(list) != 2 || list[0].method.name != "b" || list[0].label != "byte[]" || list[0].value != 300_000 ||
+		list[0].caller != "a" || seconds != 2 {
 		t.Fatalf("%+v in %v s", list, seconds)
 	}
 	// Of equal events the interval is the binomial one: 1.96 √(0.75·0.25/400).
@@ -127,7 +131,8 @@ func TestDiff(t *testing.T) {
 		t.Fatalf("%+v", list)
 	}
 	for _, c := range list[:2] {
-		want := map[string]float64{"org.acme.shop.catalogue.Index.find": 0.15, "java.util.regex.Pattern.<init>": -0.15}[c.method.name]
+		want := map[string]float64{"org.acme.shop.catalogue.Index.find": 0.15,
+			"java.util.regex.Pattern.<init>": -0.15}[c.method.name]
 		if math.Abs(c.delta()-want) > 1e-9 || want == 0 {
 			t.Errorf("%s: %+v, want %+v", c.method.name, c.delta(), want)
 		}
@@ -137,7 +142,8 @@ func TestDiff(t *testing.T) {
 func TestCallers(t *testing.T) {
 	m := NewModel(1)
 	m.Observe(at(0, process(1, "a",
-		stack{"t", "main;left;deep;hot", 60}, stack{"t", "main;right;hot", 39}, stack{"t", "main;hot;leaf", 50}, stack{"t", "rare;hot", 1})))
+		stack{"t", "main;left;deep;hot", 60}, stack{"t", "main;right;hot", 39}, stack{"t", "main;hot;leaf", 50},
+		stack{"t", "rare;hot", 1})))
 	got := ""
 	for _, r := range m.callers(content{}, selection{"", time.Minute}, methodName{"hot", profile.GuestCode}, 0.02) {
 		got += fmt.Sprintf("%d %s %.2f\n", r.indent, r.method.name, r.share)

@@ -83,7 +83,9 @@ type rowKey struct {
 
 // table adds up cells by key, and counts what by returns as the caller. weight is what shares are
 // of.
-func table(windows []*window, service string, by func(*cell) (key rowKey, caller method), weight func(*cell) float64) (map[rowKey]*group, *group) {
+func table(
+	windows []*window, service string, by func(*cell) (key rowKey, caller method), weight func(*cell) float64,
+) (map[rowKey]*group, *group) {
 	groups, all := map[rowKey]*group{}, &group{}
 	for _, w := range windows {
 		for i := range w.cells {
@@ -125,7 +127,8 @@ func rows(groups map[rowKey]*group, total float64, weight func(*group) float64) 
 		list = append(list, r)
 	}
 	slices.SortFunc(list, func(a, b row) int {
-		return cmp.Or(cmp.Compare(b.share, a.share), strings.Compare(a.method.name, b.method.name), strings.Compare(a.label, b.label),
+		return cmp.Or(cmp.Compare(b.share, a.share), strings.Compare(a.method.name, b.method.name),
+			strings.Compare(a.label, b.label),
 			cmp.Compare(a.method.code, b.method.code))
 	})
 	return list

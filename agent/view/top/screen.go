@@ -346,7 +346,8 @@ func (s *Screen) fileName() string {
 	if n := len(s.model.cpu); n > 0 {
 		at = s.model.cpu[n-1].end.Format("150405")
 	}
-	parts := slices.DeleteFunc([]string{"top", name[:min(len(name), 40)], what, at}, func(part string) bool { return part == "" })
+	parts := slices.DeleteFunc([]string{"top", name[:min(len(name), 40)], what, at},
+		func(part string) bool { return part == "" })
 	return strings.Join(parts, "-") + ".html"
 }
 
@@ -374,25 +375,29 @@ func (s *Screen) table() (list []tableRow) {
 	case viewMethods:
 		all, _ := s.model.methods(sel)
 		for _, r := range all {
-			add(tableRow{method: r.method, figures: []string{percent(r.share), r.interval.String()}, name: r.method.name,
+			add(tableRow{method: r.method, figures: []string{percent(r.share), r.interval.String()},
+				name:  r.method.name,
 				right: withShare(r.caller, r.callerShare), style: codeStyle(r.method.code)})
 		}
 	case viewThreads:
 		all, _ := s.model.threads(sel)
 		for _, r := range all {
-			add(tableRow{figures: []string{percent(r.share), r.interval.String()}, name: r.label, right: withShare(r.caller, r.callerShare)})
+			add(tableRow{figures: []string{percent(r.share), r.interval.String()}, name: r.label,
+				right: withShare(r.caller, r.callerShare)})
 		}
 	case viewAllocations, viewLocks, viewWaits:
 		kind := s.view.content().kind
 		all, seconds := s.model.eventRows(kind, sel)
 		for _, r := range all {
-			add(tableRow{method: r.method, figures: []string{valueText(kind, r.value/seconds), percent(r.share), r.interval.String()}, label: r.label,
+			add(tableRow{method: r.method, figures: []string{valueText(kind, r.value/seconds), percent(r.share),
+				r.interval.String()}, label: r.label,
 				name: r.method.name, right: withShare(r.caller, r.callerShare), style: codeStyle(r.method.code)})
 		}
 	case viewChanges:
 		all, _ := s.model.diff(sel)
 		for _, r := range all {
-			row := tableRow{method: r.method, figures: []string{percent(r.now), percent(r.before), fmt.Sprintf("%+.1f", 100*r.delta()),
+			row := tableRow{method: r.method, figures: []string{percent(r.now), percent(r.before),
+				fmt.Sprintf("%+.1f", 100*r.delta()),
 				fmt.Sprintf("±%.1f", 100*r.within)}, name: r.method.name, right: withShare(r.caller, r.callerShare)}
 			switch {
 			case !r.certain():

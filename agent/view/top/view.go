@@ -93,7 +93,8 @@ func (s *Screen) title(width int) Line {
 	left := "vmprof-agent top"
 	if len(m.cpu) > 0 {
 		all := m.services(spans[s.span], 0)[0]
-		left += fmt.Sprintf("  %.2f of %s in %s, %d samples", all.cpus, cpus(m.cpus), spanName(spans[s.span]), all.samples)
+		left += fmt.Sprintf("  %.2f of %s in %s, %d samples", all.cpus, cpus(m.cpus), spanName(spans[s.span]),
+			all.samples)
 		if m.lost > 0 {
 			left += fmt.Sprintf(", %d lost", m.lost)
 		}
@@ -184,7 +185,8 @@ func (s *Screen) header(width, height int) []Line {
 			title += fmt.Sprintf(" (%d)", row.processes)
 		}
 		lines = append(lines, Line{
-			{fit(mark+fit(title, name-2)+s.serviceColumns(&row, width)+" ", width-cells), style}, {s.spark(row.spark), Native},
+			{fit(mark+fit(title, name-2)+s.serviceColumns(&row, width)+" ", width-cells), style},
+			{s.spark(row.spark), Native},
 		})
 	}
 	if hidden := len(rows) - len(shown); hidden > 0 && height >= 12 {
@@ -211,7 +213,10 @@ func (s *Screen) serviceColumns(row *serviceRow, width int) string {
 		{"JIT", 3, narrow, func() string { return share(row.code[profile.Compiling], row.samples) }},
 		{"GC", 3, narrow, func() string { return share(row.code[profile.Collecting], row.samples) }},
 		{"kern", 4, narrow, func() string { return share(row.code[profile.KernelCode], row.samples) }},
-		{"nat", 3, narrow, func() string { return share(row.code[profile.NativeCode]+row.code[profile.Housekeeping], row.samples) }},
+		{"nat", 3, narrow, func() string {
+			return share(row.code[profile.NativeCode]+row.code[profile.Housekeeping],
+				row.samples)
+		}},
 		{"alloc/s", 7, events, func() string { return known(row.alloc, bytesText) }},
 		{"lock/s", 7, events, func() string { return known(row.delay, delayText) }},
 		{"runq/s", 7, queue, func() string { return known(row.queued, delayText) }},
@@ -296,7 +301,8 @@ func (v view) columns() (left []column, label, name, right string) {
 	case viewWaits:
 		return []column{{"wait/s", 7, 0}, share, within}, "cause", "method", "busiest caller"
 	case viewChanges:
-		return []column{{"now", 6, 0}, {"before", 6, narrow}, {"change", 7, 0}, {"95 %", 5, narrow}}, "", "method", "busiest caller"
+		return []column{{"now", 6, 0}, {"before", 6, narrow}, {"change", 7, 0}, {"95 %", 5, narrow}}, "", "method",
+			"busiest caller"
 	}
 	return []column{share, within}, "", "method", "busiest caller"
 }

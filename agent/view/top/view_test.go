@@ -60,15 +60,23 @@ func press(s *Screen, keys string) (last Command) {
 func recorded() *Screen {
 	m := filled(90)
 	p := process(4711, "shop.service")
-	events(p, profile.Allocations, "byte[]", 160e3, stack{"http-nio-8080-exec-1", "org.acme.shop.Basket.render;java.util.Arrays.copyOf", 900})
-	events(p, profile.Allocations, "org.acme.shop.catalogue.Article", 64e3, stack{"http-nio-8080-exec-1", "org.acme.shop.web.SearchController.handle;org.acme.shop.catalogue.Index.read", 100})
-	events(p, profile.Locks, "org.acme.shop.catalogue.Index", 2e6, stack{"http-nio-8080-exec-1", "org.acme.shop.web.SearchController.handle;org.acme.shop.catalogue.Index.read", 40})
+	events(p, profile.Allocations, "byte[]", 160e3, stack{"http-nio-8080-exec-1",
+		"org.acme.shop.Basket.render;java.util.Arrays.copyOf", 900})
+	events(p, profile.Allocations, "org.acme.shop.catalogue.Article", 64e3,
+		stack{"http-nio-8080-exec-1", "org.acme.shop.web.SearchController.handle;org.acme.shop.catalogue.Index.read",
+			100})
+	events(p, profile.Locks, "org.acme.shop.catalogue.Index", 2e6,
+		stack{"http-nio-8080-exec-1", "org.acme.shop.web.SearchController.handle;org.acme.shop.catalogue.Index.read",
+			40})
 	m.ObserveEvents(profile.Allocations, at(89, p))
 	m.ObserveEvents(profile.Locks, at(89, p))
 	const futex = ";java.util.concurrent.FutureTask.get;jdk.internal.misc.Unsafe.park;n:pthread_cond_wait;k:futex_wait"
-	waits(p, cause.Park, 20*time.Millisecond, stack{"http-nio-8080-exec-1", "java.lang.Thread.run;org.acme.shop.web.SearchController.handle" + futex, 30})
-	waits(p, cause.Runnable, 5*time.Millisecond, stack{"http-nio-8080-exec-2", "java.lang.Thread.run;org.acme.shop.web.SearchController.handle;org.acme.shop.catalogue.Index.find;k:irqentry_exit", 80})
-	waits(p, cause.Idle, time.Second, stack{"http-nio-8080-exec-3", "[idle];java.lang.Thread.run;java.util.concurrent.ThreadPoolExecutor.getTask" + futex, 2})
+	waits(p, cause.Park, 20*time.Millisecond, stack{"http-nio-8080-exec-1",
+		"java.lang.Thread.run;org.acme.shop.web.SearchController.handle" + futex, 30})
+	waits(p, cause.Runnable, 5*time.Millisecond, stack{"http-nio-8080-exec-2",
+		"java.lang.Thread.run;org.acme.shop.web.SearchController.handle;org.acme.shop.catalogue.Index.find;k:irqentry_exit", 80})
+	waits(p, cause.Idle, time.Second, stack{"http-nio-8080-exec-3",
+		"[idle];java.lang.Thread.run;java.util.concurrent.ThreadPoolExecutor.getTask" + futex, 2})
 	m.ObserveEvents(profile.OffCPU, at(89, p))
 	s := NewScreen(m)
 	s.Own(0.0123)
@@ -77,7 +85,8 @@ func recorded() *Screen {
 
 func TestGolden(t *testing.T) {
 	for name, keys := range map[string]string{
-		"methods": "", "threads": "t", "allocations": "a", "locks": "l", "off-cpu": "o", "changes": "d", "callers": "↓c", "help": "?",
+		"methods": "", "threads": "t", "allocations": "a", "locks": "l", "off-cpu": "o", "changes": "d",
+		"callers": "↓c", "help": "?",
 		"service": "\t", "search": "/regex\r", "prompt": "w",
 	} {
 		for _, size := range sizes {
@@ -169,7 +178,8 @@ func TestKeys(t *testing.T) {
 	for _, c := range []struct {
 		keys string
 		want string
-	}{{"a", "alloc"}, {"c", "alloc"}, {"\x1b", "alloc"}, {"?", "alloc"}, {"?", "alloc"}, {"l", "lock"}, {"m", ""}, {"l", "lock"}, {"l", ""}} {
+	}{{"a", "alloc"}, {"c", "alloc"}, {"\x1b", "alloc"}, {"?", "alloc"}, {"?", "alloc"}, {"l", "lock"}, {"m", ""},
+		{"l", "lock"}, {"l", ""}} {
 		press(s, c.keys)
 		got := ""
 		if kind, any := s.Wants(); any {
@@ -185,7 +195,8 @@ func TestKeys(t *testing.T) {
 		t.Errorf("service %q, file %q", s.service, s.input)
 	}
 	w := press(s, "\r").Write
-	if w == nil || w.Events || len(w.Profiles) != 5 || len(w.Profiles[0].Processes) != 1 || w.Profiles[0].Processes[0].PID != 4711 {
+	if w == nil || w.Events || len(w.Profiles) != 5 || len(w.Profiles[0].Processes) != 1 ||
+		w.Profiles[0].Processes[0].PID != 4711 {
 		t.Errorf("%+v", w)
 	}
 	press(s, "aw\b\b\b\b\b\bx\r")

@@ -12,7 +12,8 @@ func TestLabel(t *testing.T) {
 	var window, got bytes.Buffer
 	p := &profile.Profile{SampleType: []*profile.ValueType{{Type: "cpu", Unit: "nanoseconds"}}}
 	for pid, service := range []string{1: "shop-cart.service", 2: "shop-cart.service", 3: "cron.service"} {
-		p.Sample = append(p.Sample, &profile.Sample{Value: []int64{1}, NumLabel: map[string][]int64{"pid": {int64(pid)}}, Label: map[string][]string{"service": {service}}})
+		p.Sample = append(p.Sample, &profile.Sample{Value: []int64{1},
+			NumLabel: map[string][]int64{"pid": {int64(pid)}}, Label: map[string][]string{"service": {service}}})
 	}
 	if err := p.Write(&window); err != nil {
 		t.Fatal(err)
@@ -20,7 +21,8 @@ func TestLabel(t *testing.T) {
 	if err := label(&got, &window, strings.NewReader("checkout ^shop-(cart|pay)\nothers ^shop-\n")); err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{`process_labels{pid="1",team="checkout"} 1`, `process_labels{pid="2",team="checkout"} 1`} {
+	for _, want := range []string{`process_labels{pid="1",team="checkout"} 1`,
+		`process_labels{pid="2",team="checkout"} 1`} {
 		if !strings.Contains(got.String(), want+"\n") {
 			t.Errorf("no %s in %s", want, &got)
 		}

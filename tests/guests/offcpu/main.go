@@ -1,12 +1,12 @@
-// Command offcpu has a thread that is off the CPU, and knows for how long. It is a native program:
-// no VM, and no C library. It executes orders as JVMs do (tests/jvm.Guest):
+// Command offcpu has a thread that is off the CPU, and knows for how long. It is a native program: no VM, and no C library. It executes
+// orders as JVMs do (tests/jvm.Guest):
 //
 //	run burn 2000         the thread uses CPU for 2 s, as far as it gets any
 //	run fault 2000 FILE   it touches pages of a file that are not in memory
 //	start burn            the same until the program ends: nothing is answered but that it has begun
 //
-// The answer to run is a line "away FUNCTION CAUSE TIMES NANOS", the time that passed while it was
-// repeated without the CPU time that the thread used. In causes, an underscore stands for a space.
+// The answer to run is a line "away FUNCTION CAUSE TIMES NANOS", the time that passed while it was repeated without the CPU time that the thread used. In
+// causes, an underscore stands for a space.
 package main
 
 import (
@@ -130,8 +130,7 @@ func openPages(path string) (*pages, error) {
 	return &pages{file, int(info.Size())}, err
 }
 
-// fault has the kernel forget the file's pages, and touches each of them: every touch is a read
-// from storage.
+// fault has the kernel forget the file's pages, and touches each of them: every touch is a read from storage.
 //
 //go:noinline
 func (p *pages) fault() error {

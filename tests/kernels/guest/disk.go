@@ -27,7 +27,8 @@ func enterDisk() error {
 	if err != nil {
 		return fmt.Errorf("mount the disk: %w", err)
 	}
-	return errors.Join(os.Chdir(wire.DiskDir), unix.Mount(".", "/", "", unix.MS_MOVE, ""), unix.Chroot("."), os.Chdir("/"))
+	return errors.Join(os.Chdir(wire.DiskDir), unix.Mount(".", "/", "", unix.MS_MOVE, ""), unix.Chroot("."),
+		os.Chdir("/"))
 }
 
 // prepare does what distributions do at boot: the loopback interface is up, and control groups can

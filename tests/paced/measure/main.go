@@ -81,7 +81,8 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 		}
 		// With a probability of 1 % each: more are outside once in a thousand runs.
 		if most := 0.01*float64(all) + 3.1*math.Sqrt(0.01*float64(all)) + 1; wrong > 0 || float64(outside) > most {
-			return fmt.Errorf("%d profiles disagree with the clocks of their programs, and %d of %d intervals do not contain the truth", wrong, outside, all)
+			return fmt.Errorf("%d profiles disagree with the clocks of their programs, and %d of %d intervals do not "+
+				"contain the truth", wrong, outside, all)
 		}
 		return nil
 	})
@@ -131,11 +132,15 @@ func (r *result) verdict() string {
 }
 
 // measureAll records all paces at all frequencies.
-func measureAll(ctx context.Context, agent profiler.Agent, length time.Duration) (grid table.Table, wrong int, err error) {
-	grid.Header = []string{"unit", "units/s", "Hz", "samples", "CPU time", "recorded", "", "in units", "recorded", "", "by chance", ""}
+func measureAll(
+	ctx context.Context, agent profiler.Agent, length time.Duration,
+) (grid table.Table, wrong int, err error) {
+	grid.Header = []string{"unit", "units/s", "Hz", "samples", "CPU time", "recorded", "", "in units", "recorded", "",
+		"by chance", ""}
 	for _, p := range paces {
 		for _, hz := range frequencies {
-			r, err := measure(ctx, agent, hz, paced.Order{Units: int(length.Seconds() * float64(p.rate)), Length: p.length, Rate: p.rate})
+			r, err := measure(ctx, agent, hz, paced.Order{Units: int(length.Seconds() * float64(p.rate)),
+				Length: p.length, Rate: p.rate})
 			if err != nil {
 				return grid, 0, fmt.Errorf("units of %v at %d Hz: %w", p.length, hz, err)
 			}
@@ -143,8 +148,10 @@ func measureAll(ctx context.Context, agent profiler.Agent, length time.Duration)
 			if verdict == missed {
 				wrong++
 			}
-			grid.Add(p.length.String(), fmt.Sprint(p.rate), fmt.Sprint(hz), fmt.Sprint(r.samples), milliseconds(r.truth), milliseconds(r.total),
-				percent(paced.Off(r.truth, r.total)), milliseconds(r.units), milliseconds(r.shown), percent(paced.Off(r.units, r.shown)),
+			grid.Add(p.length.String(), fmt.Sprint(p.rate), fmt.Sprint(hz), fmt.Sprint(r.samples),
+				milliseconds(r.truth), milliseconds(r.total),
+				percent(paced.Off(r.truth, r.total)), milliseconds(r.units), milliseconds(r.shown),
+				percent(paced.Off(r.units, r.shown)),
 				fmt.Sprintf("±%.1f %%", 100*r.chance()), verdict)
 		}
 	}
@@ -167,10 +174,11 @@ func measure(ctx context.Context, agent profiler.Agent, hz int, order paced.Orde
 		return r, err
 	}
 	var truth paced.Truth
-	recording, err := agent.While(ctx, profiler.Options{PID: guest.PID(), Frequency: hz}, (*profiler.AgentRun).WaitSampling, func(*profiler.AgentRun) error {
-		truth, err = guest.Do(order)
-		return err
-	})
+	recording, err := agent.While(ctx, profiler.Options{PID: guest.PID(), Frequency: hz},
+		(*profiler.AgentRun).WaitSampling, func(*profiler.AgentRun) error {
+			truth, err = guest.Do(order)
+			return err
+		})
 	if err != nil {
 		return r, err
 	}
@@ -182,7 +190,8 @@ func measure(ctx context.Context, agent profiler.Agent, hz int, order paced.Orde
 	if err != nil {
 		return r, err
 	}
-	r = result{truth: truth.Process - before.Process, total: all.CPU, units: truth.Units, shown: units.CPU, samples: all.Samples}
+	r = result{truth: truth.Process - before.Process, total: all.CPU, units: truth.Units, shown: units.CPU,
+		samples: all.Samples}
 	m, err := stored.MetadataOf(recording.Profile)
 	if err != nil {
 		return r, err

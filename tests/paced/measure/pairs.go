@@ -22,8 +22,11 @@ var slower = []int{0, 5, 20, 50}
 
 // comparePairs compares pairs of recordings, and counts the intervals that do not contain the
 // truth: of the CPU time of units per unit.
-func comparePairs(ctx context.Context, agent profiler.Agent, dir string, length time.Duration, pairs int) (t table.Table, outside, all int, err error) {
-	t.Header = []string{"units longer by", "pairs", "mean of truths", "mean of changes", "widest interval", "intervals that contain the truth"}
+func comparePairs(
+	ctx context.Context, agent profiler.Agent, dir string, length time.Duration, pairs int,
+) (t table.Table, outside, all int, err error) {
+	t.Header = []string{"units longer by", "pairs", "mean of truths", "mean of changes", "widest interval",
+		"intervals that contain the truth"}
 	for _, percent := range slower {
 		var truths, changes, widest float64
 		inside := 0
@@ -39,7 +42,8 @@ func comparePairs(ctx context.Context, agent profiler.Agent, dir string, length 
 		}
 		all, outside = all+pairs, outside+pairs-inside
 		if n := float64(pairs); pairs > 0 {
-			t.Add(fmt.Sprintf("%d %%", percent), fmt.Sprint(pairs), fmt.Sprintf("%+.1f %%", truths/n), fmt.Sprintf("%+.1f %%", changes/n),
+			t.Add(fmt.Sprintf("%d %%", percent), fmt.Sprint(pairs), fmt.Sprintf("%+.1f %%", truths/n),
+				fmt.Sprintf("%+.1f %%", changes/n),
 				fmt.Sprintf("±%.1f %%", widest), fmt.Sprintf("%d of %d", inside, pairs))
 		}
 	}
@@ -60,7 +64,9 @@ func (c *change) holds() bool { return math.Abs(c.change-c.truth) <= c.within+ro
 
 // comparePair records two guests one after the other, in the middle of their work, and compares
 // them.
-func comparePair(ctx context.Context, agent profiler.Agent, dir string, length time.Duration, longer int) (c change, err error) {
+func comparePair(
+	ctx context.Context, agent profiler.Agent, dir string, length time.Duration, longer int,
+) (c change, err error) {
 	const each, rate = 110 * time.Microsecond, 1000
 	var paths [2]string
 	var truths [2]paced.Truth
@@ -76,12 +82,14 @@ func comparePair(ctx context.Context, agent profiler.Agent, dir string, length t
 		}
 		done := make(chan error, 1)
 		go func() {
-			order := paced.Order{Units: per + int(starting.Seconds()*rate), Length: each * time.Duration(100+longer*i) / 100, Rate: rate}
+			order := paced.Order{Units: per + int(starting.Seconds()*rate),
+				Length: each * time.Duration(100+longer*i) / 100, Rate: rate}
 			var err error
 			truths[i], err = guest.Do(order)
 			done <- err
 		}()
-		recording, err := agent.Record(ctx, profiler.Options{PID: guest.PID(), Frequency: 3999, Duration: length, Extra: []string{"--window=0.1"}})
+		recording, err := agent.Record(ctx, profiler.Options{PID: guest.PID(), Frequency: 3999, Duration: length,
+			Extra: []string{"--window=0.1"}})
 		if err := errors.Join(err, <-done, guest.Close()); err != nil {
 			return c, err
 		}
@@ -94,7 +102,8 @@ func comparePair(ctx context.Context, agent profiler.Agent, dir string, length t
 		}
 	}
 	c.truth = 100 * paced.Off(truths[0].Units, truths[1].Units)
-	text, err := exec.CommandContext(ctx, agent.Path, "compare", "-n", "0", "--width=0", fmt.Sprintf("--per=%d", per), paths[0], paths[1]).Output()
+	text, err := exec.CommandContext(ctx, agent.Path, "compare", "-n", "0", "--width=0", fmt.Sprintf("--per=%d", per),
+		paths[0], paths[1]).Output()
 	if _, differ := errors.AsType[*exec.ExitError](err); err != nil && !differ {
 		return c, fmt.Errorf("compare: %w", err)
 	}

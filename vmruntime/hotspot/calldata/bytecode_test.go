@@ -17,7 +17,8 @@ func TestInvokes(t *testing.T) {
 		{"none", []byte{0, 177}, nil, true}, // nop, return
 		{"native", nil, nil, true},
 		{"all kinds", []byte{
-			184, 1, 0, 183, 2, 0, 182, 3, 1, 185, 4, 0, 1, 0, 186, 5, 0, 0, 0, 186, 0xf9, 0xff, 0xff, 0xff, 227, 7, 0, 233, 8, 0, 177,
+			184, 1, 0, 183, 2, 0, 182, 3, 1, 185, 4, 0, 1, 0, 186, 5, 0, 0, 0, 186, 0xf9, 0xff, 0xff, 0xff, 227, 7, 0,
+			233, 8, 0, 177,
 		}, []Invoke{
 			{0, vmruntime.StaticCall, 184, 1},
 			{3, vmruntime.SpecialCall, 183, 2},
@@ -30,14 +31,16 @@ func TestInvokes(t *testing.T) {
 		}, true},
 		// A fused pair: the getfield is still there, and is a fast one.
 		{"fused", []byte{221, 208, 1, 0, 184, 2, 0, 177}, []Invoke{{4, vmruntime.StaticCall, 184, 2}}, true},
-		{"wide", []byte{196, 21, 1, 0, 196, 132, 1, 0, 0, 5, 184, 2, 0}, []Invoke{{10, vmruntime.StaticCall, 184, 2}}, true},
+		{"wide", []byte{196, 21, 1, 0, 196, 132, 1, 0, 0, 5, 184, 2, 0}, []Invoke{{10, vmruntime.StaticCall, 184, 2}},
+			true},
 		{"tableswitch", []byte{ // at 1: two bytes of padding, default, 5 to 6, two targets
 			0, 170, 0, 0, 0, 0, 0, 9, 0, 0, 0, 5, 0, 0, 0, 6, 0, 0, 0, 9, 0, 0, 0, 9, 184, 2, 0,
 		}, []Invoke{{24, vmruntime.StaticCall, 184, 2}}, true},
 		{"lookupswitch", []byte{ // at 3: no padding, default, one pair
 			0, 0, 0, 171, 0, 0, 0, 9, 0, 0, 0, 1, 0, 0, 0, 7, 0, 0, 0, 9, 184, 2, 0,
 		}, []Invoke{{20, vmruntime.StaticCall, 184, 2}}, true},
-		{"fast switch", []byte{0, 0, 0, 229, 0, 0, 0, 9, 0, 0, 0, 0, 184, 2, 0}, []Invoke{{12, vmruntime.StaticCall, 184, 2}}, true},
+		{"fast switch", []byte{0, 0, 0, 229, 0, 0, 0, 9, 0, 0, 0, 0, 184, 2, 0},
+			[]Invoke{{12, vmruntime.StaticCall, 184, 2}}, true},
 		{"breakpoint", []byte{184, 1, 0, 202, 184, 2, 0}, []Invoke{{0, vmruntime.StaticCall, 184, 1}}, false},
 		{"cut off", []byte{184, 1, 0, 184, 2}, []Invoke{{0, vmruntime.StaticCall, 184, 1}}, false},
 		{"endless switch", []byte{0, 0, 0, 171, 0, 0, 0, 9, 0x7f, 0xff, 0xff, 0xff}, nil, false},
@@ -80,7 +83,8 @@ func FuzzInvokes(f *testing.F) {
 			}
 			next = c.BCI + 3
 		}
-		if again, _ := Invokes(append(code[:len(code):len(code)], OpInvokeStatic, 1, 0)); complete && len(again) != len(calls)+1 {
+		if again, _ := Invokes(append(code[:len(code):len(code)], OpInvokeStatic, 1, 0)); complete &&
+			len(again) != len(calls)+1 {
 			t.Fatalf("%d calls, and %d with one more", len(calls), len(again))
 		}
 	})

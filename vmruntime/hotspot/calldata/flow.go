@@ -139,7 +139,8 @@ func jumps(code []byte, bci, length int) (to []int, ends bool) {
 		return []int{short()}, true
 	case op == opGotoW, op == opJSRW:
 		return []int{long(bci + 1)}, true
-	case op >= opReturnFirst && op <= opReturnLast, op == opThrow, op == opReturnRegister, op == opRet, op == opWide && code[bci+1] == opRet:
+	case op >= opReturnFirst && op <= opReturnLast, op == opThrow, op == opReturnRegister, op == opRet, op == opWide &&
+		code[bci+1] == opRet:
 		return nil, true
 	case op == opTableSwitch:
 		to = []int{long(table)}
@@ -250,7 +251,8 @@ func CountFlow(blocks []vmruntime.FlowBlock, invocations uint64, counts []Branch
 // have at least the cost of a call.
 func opcodeCost(op byte) float64 {
 	const (
-		free, simple, memory, multiply, checked, divide, call, allocate, raise = 0.5, 1, 3, 3, 4, 20, vmruntime.CallCost, 20, 50
+		free, simple, memory, multiply, checked, divide, call, allocate, raise = 0.5, 1, 3, 3, 4, 20,
+			vmruntime.CallCost, 20, 50
 	)
 	switch {
 	case op < 46 || op >= 54 && op < 79 || op >= 87 && op < 96: // constants, local variables, the stack
@@ -265,7 +267,8 @@ func opcodeCost(op byte) float64 {
 		return call
 	case op >= 187 && op <= 189, op == 197, op == 194, op == 195: // new objects, monitors
 		return allocate
-	case op == 192, op == 193, op == opTableSwitch, op == opLookupSwitch, op == opFastLinear, op == opFastBinary: // casts, switches
+	// casts, switches
+	case op == 192, op == 193, op == opTableSwitch, op == opLookupSwitch, op == opFastLinear, op == opFastBinary:
 		return checked
 	case op == opThrow:
 		return raise

@@ -33,7 +33,8 @@ func TestFlow(t *testing.T) {
 	if want := "0-4[1] 4-9[6 2] 9-15[4 3] 15-19[4] 19-25[1] 25-27[6] 27-29[] "; got != want {
 		t.Fatalf("%s, want %s", got, want)
 	}
-	counts := []BranchCount{{BCI: 6, Taken: 10, NotTaken: 400}, {BCI: 12, Taken: 300, NotTaken: 100}, {BCI: 22, Taken: 400}}
+	counts := []BranchCount{{BCI: 6, Taken: 10, NotTaken: 400}, {BCI: 12, Taken: 300, NotTaken: 100},
+		{BCI: 22, Taken: 400}}
 	CountFlow(blocks, 10, counts)
 	got = ""
 	for _, b := range blocks {
@@ -89,7 +90,8 @@ func TestFlowSwitch(t *testing.T) {
 
 func TestFlowMalformed(t *testing.T) {
 	for name, code := range map[string][]byte{
-		"cut off": {167, 0}, "no instruction": {255}, "behind the end": {167, 0, 9}, "before the begin": {0, 167, 255, 0}, "into the middle": {167, 0, 4, 16, 0, 177},
+		"cut off": {167, 0}, "no instruction": {255}, "behind the end": {167, 0, 9},
+		"before the begin": {0, 167, 255, 0}, "into the middle": {167, 0, 4, 16, 0, 177},
 	} {
 		if blocks, err := Flow(code); !errors.Is(err, vmruntime.ErrMalformed) {
 			t.Errorf("%s: %v, %v", name, blocks, err)
@@ -99,7 +101,8 @@ func TestFlowMalformed(t *testing.T) {
 
 func TestBranches(t *testing.T) {
 	d := Decoder{tags: testTags(), rows: 2, retRows: 2}
-	data := join(dataEntry(3, 3, 10, 8), dataEntry(7, 5, 10, 8, 4), dataEntry(8, 9, 6, 1, 0, 2, 0, 3, 0), dataEntry(2, 12, 77))
+	data := join(dataEntry(3, 3, 10, 8), dataEntry(7, 5, 10, 8, 4), dataEntry(8, 9, 6, 1, 0, 2, 0, 3, 0),
+		dataEntry(2, 12, 77))
 	counts, err := d.Branches(data)
 	if got, want := fmt.Sprint(counts, err), "[{3 10 0 []} {5 10 4 []} {9 1 0 [2 3]}] <nil>"; got != want {
 		t.Errorf("%s, want %s", got, want)

@@ -143,7 +143,8 @@ func (d *Decoder) entries(data []byte) (sites []SiteCount, err error) {
 		}
 		bci := int(vmstructs.Number(entry[dataBCI : dataBCI+2]))
 		if bci <= last {
-			return nil, fmt.Errorf("bytecode index %d after %d in a method's data: %w", bci, last, vmruntime.ErrMalformed)
+			return nil, fmt.Errorf("bytecode index %d after %d in a method's data: %w", bci, last,
+				vmruntime.ErrMalformed)
 		}
 		last = bci
 		if site, ok := d.site(entry[:size]); ok {

@@ -44,20 +44,24 @@ func TestDecodeMethodData(t *testing.T) {
 		{"empty", nil, 0, nil},
 		{"no calls", join(
 			dataEntry(1, 2), dataEntry(3, 3, 10, 8), dataEntry(7, 5, 10, 8, 4), dataEntry(6, 7, 1, 2, 3, 4, 5, 6, 7),
-			dataEntry(8, 9, 4, 1, 2, 3, 4), dataEntry(12, 10, 1, a), dataEntry(13, 11, a), dataEntry(4, 12, 1, a, 7, b, 9),
+			dataEntry(8, 9, 4, 1, 2, 3, 4), dataEntry(12, 10, 1, a), dataEntry(13, 11, a),
+			dataEntry(4, 12, 1, a, 7, b, 9),
 		), 0, nil},
 		{"static", dataEntry(2, 4, 1000), 0, []SiteCount{{BCI: 4, Count: 1000}}},
 		{"static with types", join(dataEntry(10, 4, 1000, 2, a, 1), dataEntry(2, 9, 5)), 0,
 			[]SiteCount{{BCI: 4, Count: 1000}, {BCI: 9, Count: 5}}},
-		{"virtual, JDK 25", join(dataEntry(5, 1, 30, a, 20, b, 10), dataEntry(5, 6, 0, a, 7, 0, 0), dataEntry(2, 9, 5)), 0,
+		{"virtual, JDK 25", join(dataEntry(5, 1, 30, a, 20, b, 10), dataEntry(5, 6, 0, a, 7, 0, 0), dataEntry(2, 9, 5)),
+			0,
 			[]SiteCount{
 				{1, 30, []ReceiverRow{{a, 20}, {b, 10}}}, {6, 0, []ReceiverRow{{a, 7}}}, {BCI: 9, Count: 5},
 			}},
-		{"virtual, JDK 17", join(dataEntry(5, 1, 30, 0, a, 20, b, 10), dataEntry(5, 6, 0, 0, a, 7, 0, 0), dataEntry(2, 9, 5)), 1,
+		{"virtual, JDK 17", join(dataEntry(5, 1, 30, 0, a, 20, b, 10), dataEntry(5, 6, 0, 0, a, 7, 0, 0),
+			dataEntry(2, 9, 5)), 1,
 			[]SiteCount{
 				{1, 30, []ReceiverRow{{a, 20}, {b, 10}}}, {6, 0, []ReceiverRow{{a, 7}}}, {BCI: 9, Count: 5},
 			}},
-		{"cast, JDK 17", join(dataEntry(4, 1, 30, 3, a, 20, b, 10), dataEntry(2, 9, 5)), 1, []SiteCount{{BCI: 9, Count: 5}}},
+		{"cast, JDK 17", join(dataEntry(4, 1, 30, 3, a, 20, b, 10), dataEntry(2, 9, 5)), 1,
+			[]SiteCount{{BCI: 9, Count: 5}}},
 		{"virtual with types, JDK 17", join(dataEntry(11, 1, 0, 0, a, 20, 0, 0, 1, a), dataEntry(2, 9, 5)), 1,
 			[]SiteCount{{1, 0, []ReceiverRow{{a, 20}}}, {BCI: 9, Count: 5}}},
 		{"virtual with types, JDK 25", join(dataEntry(11, 1, 0, a, 20, 0, 0, 1, a), dataEntry(2, 9, 5)), 0,
@@ -69,7 +73,8 @@ func TestDecodeMethodData(t *testing.T) {
 			if err != nil || !reflect.DeepEqual(got, test.want) {
 				t.Errorf("%s, gap %d expected: %+v, %v; want %+v", test.name, expected, got, err, test.want)
 			}
-			if hasRows := len(test.data) > 0 && (test.data[0] == 5 || test.data[0] == 4 || test.data[0] == 11); hasRows && d.gap != test.gap {
+			if hasRows := len(test.data) > 0 && (test.data[0] == 5 || test.data[0] == 4 ||
+				test.data[0] == 11); hasRows && d.gap != test.gap {
 				t.Errorf("%s: a gap of %d was found", test.name, d.gap)
 			}
 		}

@@ -19,7 +19,8 @@ type PoolSchema struct {
 	indices, f1, f2, flags vmstructs.Field // of ConstantPoolCacheEntry
 	finalBit, forcedBit    uint            // in flags
 
-	Methods, Dynamics         vmstructs.Field // of ConstantPoolCache: arrays, of ResolvedMethodEntry and ResolvedIndyEntry
+	// of ConstantPoolCache: arrays, of ResolvedMethodEntry and ResolvedIndyEntry
+	Methods, Dynamics         vmstructs.Field
 	MethodSize, DynamicSize   uint64
 	methodPool                vmstructs.Field // of ResolvedMethodEntry: index of the constant
 	MethodArray, DynamicArray vmstructs.Field // where the entries of an array begin
@@ -52,7 +53,8 @@ func newPoolSchema(r *vmstructs.Resolver) PoolSchema {
 	}
 	old := s.EntrySize > 0 && s.EntrySize <= vmstructs.MaxSize && s.finalBit < 64 && s.forcedBit < 64 &&
 		vmstructs.LastEnd(s.indices, s.f1, s.f2, s.flags) <= s.EntrySize && s.flags.Known && s.f1.Known && s.f2.Known
-	now := s.Methods.Known && s.MethodSize >= methodEntryEnd && s.MethodSize <= vmstructs.MaxSize && s.methodPool.Known &&
+	now := s.Methods.Known && s.MethodSize >= methodEntryEnd && s.MethodSize <= vmstructs.MaxSize &&
+		s.methodPool.Known &&
 		s.methodPool.Offset == methodEntryPool && s.MethodArray.Known
 	if !old && !now {
 		r.Missing = append(r.Missing, "ConstantPoolCacheEntry or ResolvedMethodEntry")

@@ -56,8 +56,10 @@ func NewBlobSchema(r *vmstructs.Resolver) BlobSchema {
 		r.Missing = append(r.Missing, "CodeBlob._code_begin and _code_end or _code_offset")
 	}
 	s.Kind.Width = 1 // an enum, of which the table does not know the width
-	s.BlobHeader = vmstructs.LastEnd(s.Name, s.Size, s.CodeBegin, s.CodeEnd, s.CodeOffset, s.DataOffset, s.FrameSize, s.FrameComplete)
-	s.Header = max(s.BlobHeader, vmstructs.LastEnd(s.method, s.CompileID, s.level, s.State, s.OrigPC, s.Deopt, s.DeoptMH,
+	s.BlobHeader = vmstructs.LastEnd(s.Name, s.Size, s.CodeBegin, s.CodeEnd, s.CodeOffset, s.DataOffset, s.FrameSize,
+		s.FrameComplete)
+	s.Header = max(s.BlobHeader, vmstructs.LastEnd(s.method, s.CompileID, s.level, s.State, s.OrigPC, s.Deopt,
+		s.DeoptMH,
 		s.entry, s.verified, s.EntryBCI))
 	if s.Header > vmstructs.MaxSize {
 		r.Missing = append(r.Missing, "plausible offsets in nmethod")

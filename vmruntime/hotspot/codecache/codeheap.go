@@ -52,7 +52,8 @@ type Schema struct {
 	memory, segmap      vmstructs.Field // of CodeHeap: two VirtualSpaces
 	segmentShift        vmstructs.Field // of CodeHeap
 	heapSize            uint64
-	low, high, boundary vmstructs.Field // of VirtualSpace: high is the end of what is in use, boundary of what is reserved
+	// of VirtualSpace: high is the end of what is in use, boundary of what is reserved
+	low, high, boundary vmstructs.Field
 	blockLength         vmstructs.Field // of HeapBlock: segments
 	BlockUsed           vmstructs.Field // of HeapBlock: whether it holds something
 	BlockSize           uint64

@@ -70,7 +70,8 @@ func (c *Cache) Header(blob, addr, n uint64) ([]byte, error) {
 		return nil, err
 	}
 	length := c.Schema.blockLength.Of(both)
-	if c.Schema.BlockUsed.Of(both) == 0 || length > maxHeapSize>>c.Shift || addr < block || addr-block >= length<<c.Shift {
+	if c.Schema.BlockUsed.Of(both) == 0 || length > maxHeapSize>>c.Shift || addr < block ||
+		addr-block >= length<<c.Shift {
 		return nil, vmruntime.ErrStale
 	}
 	if uint64(len(both)) < size+n {

@@ -11,8 +11,10 @@ import (
 // behind the code (up to JDK 22), positions and scopes in a block of immutable data (from 23 on),
 // pointers in a block of mutable data (from 25 on).
 type Schema struct {
-	pcs                            vmstructs.Field // offset of the positions: from the nmethod, or in the immutable data
-	scopesBegin, scopesOffset      vmstructs.Field // of the scopes: pointer (JDK 9-22), or offset like that of the positions
+	// offset of the positions: from the nmethod, or in the immutable data
+	pcs vmstructs.Field
+	// of the scopes: pointer (JDK 9-22), or offset like that of the positions
+	scopesBegin, scopesOffset      vmstructs.Field
 	dependencies                   vmstructs.Field // offset from the nmethod of what follows the positions (up to 22)
 	metadata                       vmstructs.Field // offset from the nmethod (up to 22), or from its data (23, 24)
 	dataOffset, size               vmstructs.Field // of CodeBlob
@@ -67,7 +69,8 @@ func (s *Schema) Known() bool {
 
 // Header is how many bytes of an nmethod hold all fields.
 func (s *Schema) Header() uint64 {
-	return vmstructs.LastEnd(s.pcs, s.scopesBegin, s.scopesOffset, s.dependencies, s.metadata, s.dataOffset, s.size, s.Immutable,
+	return vmstructs.LastEnd(s.pcs, s.scopesBegin, s.scopesOffset, s.dependencies, s.metadata, s.dataOffset, s.size,
+		s.Immutable,
 		s.immutableSize, s.mutable, s.mutableSize, s.relocate, s.OopMaps, s.ImplicitChecks)
 }
 
@@ -102,7 +105,8 @@ func Read(t vmstructs.Reader, s *Schema, addr uint64, header []byte) (raw RawSco
 	var b vmstructs.Batch
 	for _, area := range areas {
 		if area.end < area.begin || area.end-area.begin > maxScopeBytes {
-			return RawScopes{}, fmt.Errorf("debug information from %#x to %#x: %w", area.begin, area.end, vmruntime.ErrMalformed)
+			return RawScopes{}, fmt.Errorf("debug information from %#x to %#x: %w", area.begin, area.end,
+				vmruntime.ErrMalformed)
 		}
 		b.Add(area.begin, area.end-area.begin)
 	}
@@ -111,7 +115,8 @@ func Read(t vmstructs.Reader, s *Schema, addr uint64, header []byte) (raw RawSco
 	}
 	for i, area := range areas {
 		if _, ok := b.Bytes(i); !ok && area.end > area.begin {
-			return RawScopes{}, fmt.Errorf("debug information from %#x to %#x cannot be read: %w", area.begin, area.end, vmruntime.ErrMalformed)
+			return RawScopes{}, fmt.Errorf("debug information from %#x to %#x cannot be read: %w", area.begin, area.end,
+				vmruntime.ErrMalformed)
 		}
 	}
 	raw.PCs, _ = b.Bytes(0)

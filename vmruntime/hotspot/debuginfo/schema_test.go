@@ -32,12 +32,14 @@ func TestScopeSpans(t *testing.T) {
 			span{blob + 0x200, blob + 0x300}, span{blob + 0x180, blob + 0x200}, span{blob + 0x100, blob + 0x180},
 		},
 		"JDK 23": {
-			Schema{Immutable: at(), immutableSize: at(), pcs: at(), scopesOffset: at(), dataOffset: at(), metadata: at(), size: at()},
+			Schema{Immutable: at(), immutableSize: at(), pcs: at(), scopesOffset: at(), dataOffset: at(),
+				metadata: at(), size: at()},
 			[]uint64{block, 0x80, 0x10, 0x40, 0x400, 0x20, 0x500},
 			span{block + 0x10, block + 0x40}, span{block + 0x40, block + 0x80}, span{blob + 0x420, blob + 0x500},
 		},
 		"JDK 25": {
-			Schema{Immutable: at(), immutableSize: at(), pcs: at(), scopesOffset: at(), mutable: at(), relocate: at(), mutableSize: at()},
+			Schema{Immutable: at(), immutableSize: at(), pcs: at(), scopesOffset: at(), mutable: at(), relocate: at(),
+				mutableSize: at()},
 			[]uint64{block, 0x80, 0x10, 0x40, other, 0x18, 0x50},
 			span{block + 0x10, block + 0x40}, span{block + 0x40, block + 0x80}, span{other + 0x18, other + 0x50},
 		},
@@ -54,7 +56,8 @@ func TestScopeSpans(t *testing.T) {
 		}
 		pcs, scopes, metadata := s.spans(blob, header)
 		if pcs != test.pcs || scopes != test.scopes || metadata != test.metadata {
-			t.Errorf("%s: %x, %x, %x; want %x, %x, %x", name, pcs, scopes, metadata, test.pcs, test.scopes, test.metadata)
+			t.Errorf("%s: %x, %x, %x; want %x, %x, %x", name, pcs, scopes, metadata, test.pcs, test.scopes,
+				test.metadata)
 		}
 		s.pcDescSize = 24
 		if s.Known() {
@@ -82,7 +85,8 @@ func TestReadScopesRefuses(t *testing.T) {
 			header = binary.LittleEndian.AppendUint64(header, v)
 		}
 		memory := &vmtest.Memory{Pieces: []vmtest.Piece{{Addr: 0x10000, Data: make([]byte, 4<<20)}}}
-		if raw, err := Read(vmstructs.Reader{Mem: memory}, s, 0x10000, header); !errors.Is(err, vmruntime.ErrMalformed) {
+		if raw, err := Read(vmstructs.Reader{Mem: memory}, s, 0x10000, header); !errors.Is(err,
+			vmruntime.ErrMalformed) {
 			t.Errorf("%s: %d bytes, %v", name, len(raw.PCs), err)
 		}
 	}

@@ -108,7 +108,8 @@ func (t *Table) At(offset int32) Place {
 	if i < len(t.Positions) && t.Positions[i].Scope != NoScope && (t.Complete || t.Positions[i].Offset == offset) {
 		return Place{Scope: t.Positions[i].Scope, Located: true, Recorded: true}
 	}
-	if t.Complete && i >= len(t.Positions)-1 { // the last one is a sentinel: what is behind all others handles exceptions
+	// the last one is a sentinel: what is behind all others handles exceptions
+	if t.Complete && i >= len(t.Positions)-1 {
 		return Place{Scope: NoScope, Located: true, Recorded: true}
 	}
 	return t.shared(offset)

@@ -38,7 +38,8 @@ func TestDecodeScopes(t *testing.T) {
 			{17, "shared"},
 			{2000, "shared"},
 		} {
-			if got := table.text(table.At(test.offset)); got != test.want && !(test.want == "shared" && !table.At(test.offset).Recorded) {
+			if got := table.text(table.At(test.offset)); got != test.want &&
+				!(test.want == "shared" && !table.At(test.offset).Recorded) {
 				t.Errorf("at %d: %s, want %s", test.offset, got, test.want)
 			}
 		}

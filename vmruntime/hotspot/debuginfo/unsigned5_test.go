@@ -25,13 +25,15 @@ func TestStream5(t *testing.T) {
 	} {
 		s := Unsigned5{Data: test.data, Bias: test.bias}
 		if got := s.Next(); got != test.want || s.Failed || len(s.Data) != test.rest {
-			t.Errorf("% x, bias %d: %d, %d bytes left, failed %v; want %d, %d", test.data, test.bias, got, len(s.Data), s.Failed, test.want, test.rest)
+			t.Errorf("% x, bias %d: %d, %d bytes left, failed %v; want %d, %d", test.data, test.bias, got, len(s.Data),
+				s.Failed, test.want, test.rest)
 		}
 	}
 }
 
 func TestStream5Fails(t *testing.T) {
-	for _, s := range []Unsigned5{{}, {Data: []byte{192}}, {Data: []byte{255, 255, 255, 255}}, {Data: []byte{0}, Bias: 1}, {Data: []byte{200, 0}, Bias: 1}} {
+	for _, s := range []Unsigned5{{}, {Data: []byte{192}}, {Data: []byte{255, 255, 255, 255}},
+		{Data: []byte{0}, Bias: 1}, {Data: []byte{200, 0}, Bias: 1}} {
 		data := s.Data
 		if n := s.Next(); n != 0 || !s.Failed || len(s.Data) != 0 {
 			t.Errorf("% x: %d, failed %v", data, n, s.Failed)

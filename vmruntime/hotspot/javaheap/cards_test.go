@@ -27,12 +27,17 @@ func TestCardSchema(t *testing.T) {
 		want   vmruntime.Cards
 		err    error
 	}{
-		{"JDK 17", whole, map[string]int64{"G1UpdateBufferSize": 256}, vmruntime.Cards{Base: base, Bytes: 512, Queue: 256}, nil},
-		{"with sizes", whole, map[string]int64{"G1UpdateBufferSize": 251, "GCCardSizeInBytes": 0x7700000400}, vmruntime.Cards{Base: base, Bytes: 1024, Queue: 251}, nil},
-		{"no power of two", whole, map[string]int64{"G1UpdateBufferSize": 256, "GCCardSizeInBytes": 500}, vmruntime.Cards{}, vmruntime.ErrMalformed},
-		{"no bytes", whole, map[string]int64{"G1UpdateBufferSize": 256, "GCCardSizeInBytes": 0}, vmruntime.Cards{}, vmruntime.ErrMalformed},
+		{"JDK 17", whole, map[string]int64{"G1UpdateBufferSize": 256},
+			vmruntime.Cards{Base: base, Bytes: 512, Queue: 256}, nil},
+		{"with sizes", whole, map[string]int64{"G1UpdateBufferSize": 251, "GCCardSizeInBytes": 0x7700000400},
+			vmruntime.Cards{Base: base, Bytes: 1024, Queue: 251}, nil},
+		{"no power of two", whole, map[string]int64{"G1UpdateBufferSize": 256, "GCCardSizeInBytes": 500},
+			vmruntime.Cards{}, vmruntime.ErrMalformed},
+		{"no bytes", whole, map[string]int64{"G1UpdateBufferSize": 256, "GCCardSizeInBytes": 0}, vmruntime.Cards{},
+			vmruntime.ErrMalformed},
 		{"no queue", whole, map[string]int64{"G1UpdateBufferSize": 0}, vmruntime.Cards{}, vmruntime.ErrMalformed},
-		{"a negative queue", whole, map[string]int64{"G1UpdateBufferSize": -1}, vmruntime.Cards{}, vmruntime.ErrMalformed},
+		{"a negative queue", whole, map[string]int64{"G1UpdateBufferSize": -1}, vmruntime.Cards{},
+			vmruntime.ErrMalformed},
 		{"no flag", whole, nil, vmruntime.Cards{}, errNoFlag},
 		{"no barrier set", CardSchema{table: field(3), base: field(2)}, nil, vmruntime.Cards{}, errNoCards},
 		{"no table", CardSchema{barrierSet: static, base: field(2)}, nil, vmruntime.Cards{}, errNoCards},

@@ -13,10 +13,12 @@ import (
 // A ColourSchema leads to the bits that ZGC keeps next to the address in a reference
 // (src/hotspot/share/gc/z/zAddress.hpp).
 type ColourSchema struct {
-	globals, oldGlobals uint64          // statics, pointers to ZGlobalsForVMStructs and XGlobalsForVMStructs; 0 without ZGC
+	// statics, pointers to ZGlobalsForVMStructs and XGlobalsForVMStructs; 0 without ZGC
+	globals, oldGlobals uint64
 	mask, oldMask       vmstructs.Field // of them: pointer to the largest offset in the heap
-	bad, oldBad         vmstructs.Field // of them: pointer to the bits that a reference has none of if its object has not moved since
-	generational        bool            // Z's globals are those of generational ZGC
+	// of them: pointer to the bits that a reference has none of if its object has not moved since
+	bad, oldBad  vmstructs.Field
+	generational bool // Z's globals are those of generational ZGC
 
 	forwarding, oldForwarding forwardingSchema
 }

@@ -85,7 +85,8 @@ func NewFieldBits(r *vmstructs.Resolver) FieldBits {
 		}
 		return 1 << at
 	}
-	return FieldBits{bit("initialized"), bit("injected"), bit("generic"), bit("contended"), bit("flat"), bit("null_marker")}
+	return FieldBits{bit("initialized"), bit("injected"), bit("generic"), bit("contended"), bit("flat"),
+		bit("null_marker")}
 }
 
 // ParseFieldStream reads the fields of a class from an UNSIGNED5 stream (FieldInfoReader in

@@ -48,14 +48,18 @@ func TestParseFieldArray(t *testing.T) {
 		declared int
 		want     []FieldRecord
 	}{
-		"none":            {nil, 0, nil},
-		"all":             {shorts(slices.Concat(plain, generic, static, []uint16{77})...), 3, []FieldRecord{plainRecord, genericRecord, staticRecord}},
-		"not placed":      {shorts(slices.Concat(unplaced, plain)...), 2, []FieldRecord{plainRecord}},
-		"injected":        {shorts(slices.Concat(generic, injected, []uint16{77})...), 1, []FieldRecord{genericRecord, injectedRecord}},
-		"six are generic": {shorts(slices.Concat(generic, generic, generic, generic, generic, generic, []uint16{1, 2, 3, 4, 5, 6})...), 6, slices.Repeat([]FieldRecord{genericRecord}, 6)},
-		"cut":             {shorts(slices.Concat(plain, static[:5])...), 2, []FieldRecord{plainRecord}},
-		"cut byte":        {shorts(plain...)[:11], 1, nil},
-		"too many":        {slices.Repeat(shorts(plain...), maxFields+1), maxFields + 1, slices.Repeat([]FieldRecord{plainRecord}, maxFields)},
+		"none": {nil, 0, nil},
+		"all": {shorts(slices.Concat(plain, generic, static, []uint16{77})...), 3,
+			[]FieldRecord{plainRecord, genericRecord, staticRecord}},
+		"not placed": {shorts(slices.Concat(unplaced, plain)...), 2, []FieldRecord{plainRecord}},
+		"injected": {shorts(slices.Concat(generic, injected, []uint16{77})...), 1,
+			[]FieldRecord{genericRecord, injectedRecord}},
+		"six are generic": {shorts(slices.Concat(generic, generic, generic, generic, generic, generic,
+			[]uint16{1, 2, 3, 4, 5, 6})...), 6, slices.Repeat([]FieldRecord{genericRecord}, 6)},
+		"cut":      {shorts(slices.Concat(plain, static[:5])...), 2, []FieldRecord{plainRecord}},
+		"cut byte": {shorts(plain...)[:11], 1, nil},
+		"too many": {slices.Repeat(shorts(plain...), maxFields+1), maxFields + 1,
+			slices.Repeat([]FieldRecord{plainRecord}, maxFields)},
 	} {
 		if got := ParseFieldArray(test.data, test.declared); !slices.Equal(got, test.want) {
 			t.Errorf("%s: %+v, want %+v", name, got, test.want)
@@ -77,9 +81,11 @@ func TestParseFieldStream(t *testing.T) {
 		want []FieldRecord
 		ok   bool
 	}{
-		"none":     {stream(0, 0), nil, true},
-		"three":    {append(stream(slices.Concat([]uint32{2, 1}, all, first, injected)...), 0, 9), []FieldRecord{allRecord, firstRecord, injectedRecord}, true},
-		"flat":     {stream(slices.Concat([]uint32{2, 0}, flat, first)...), []FieldRecord{flatRecord, firstRecord}, true},
+		"none": {stream(0, 0), nil, true},
+		"three": {append(stream(slices.Concat([]uint32{2, 1}, all, first, injected)...), 0, 9),
+			[]FieldRecord{allRecord, firstRecord, injectedRecord}, true},
+		"flat": {stream(slices.Concat([]uint32{2, 0}, flat, first)...), []FieldRecord{flatRecord, firstRecord},
+			true},
 		"cut":      {stream(slices.Concat([]uint32{2, 0}, first, all[:7])...), nil, false},
 		"empty":    {nil, nil, false},
 		"end mark": {append(stream(2, 0), 0), nil, false},
@@ -99,7 +105,8 @@ func FuzzFieldInfo(f *testing.F) {
 	f.Add(shorts(0x2, 10, 11, 0, 12<<2|1, 0), 1)
 	f.Add(stream(1, 1, 20, 21, 70_000, 8, 21, 1, 2, 3, 50, 51, 16, 0, 2), 0)
 	f.Fuzz(func(t *testing.T, data []byte, declared int) {
-		if records := ParseFieldArray(data, declared); len(records) > maxFields || len(records)*2*fieldSlots > len(data) {
+		if records := ParseFieldArray(data, declared); len(records) > maxFields ||
+			len(records)*2*fieldSlots > len(data) {
 			t.Fatalf("%d records in %d bytes", len(records), len(data))
 		}
 		records, err := ParseFieldStream(data, 1, testFieldBits)

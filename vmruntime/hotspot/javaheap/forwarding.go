@@ -57,12 +57,14 @@ func newForwardingSchema(r *vmstructs.Resolver, letter string) forwardingSchema 
 }
 
 func (s *forwardingSchema) known() bool {
-	for _, f := range []vmstructs.Field{s.heap, s.pages, s.pagesMap, s.granules, s.virtual, s.virtualStart, s.alignmentShift, s.entries, s.length} {
+	for _, f := range []vmstructs.Field{s.heap, s.pages, s.pagesMap, s.granules, s.virtual, s.virtualStart,
+		s.alignmentShift, s.entries, s.length} {
 		if !f.Known {
 			return false
 		}
 	}
-	return s.granules.Offset >= vmstructs.WordSize && s.granuleShift > 0 && s.granuleShift < 64 && s.size > 0 && s.size <= vmstructs.MaxSize && s.size%vmstructs.WordSize == 0
+	return s.granules.Offset >= vmstructs.WordSize && s.granuleShift > 0 && s.granuleShift < 64 && s.size > 0 &&
+		s.size <= vmstructs.MaxSize && s.size%vmstructs.WordSize == 0
 }
 
 // maxHeapObject is how many bytes of the VM's ZHeap are searched. JDK 25 has 15 KB.
@@ -117,7 +119,8 @@ func (s *forwardingSchema) tables(heap []byte, low uint64) (tables [2]uint64) {
 	found := make(map[uint64][]uint64) // by length
 	for at := pages + 2*vmstructs.WordSize; at < uint64(len(heap)); at += vmstructs.WordSize {
 		length, table := pair(at)
-		if length > 0 && length <= most && table >= low && table%vmstructs.PageSize == 0 { // below low are offsets in the heap
+		// below low are offsets in the heap
+		if length > 0 && length <= most && table >= low && table%vmstructs.PageSize == 0 {
 			found[length] = append(found[length], table)
 		}
 	}

@@ -21,7 +21,8 @@ func TestGenerationOfTag(t *testing.T) {
 			t.Errorf("tag %d is %v, want %v", test.tag, got, test.want)
 		}
 	}
-	if GenerationHumongous.String() != "humongous" || Generation(99).String() != "unknown" || CollectorEpsilon.String() != "Epsilon" || Collector(99).String() != "unknown" {
+	if GenerationHumongous.String() != "humongous" || Generation(99).String() != "unknown" ||
+		CollectorEpsilon.String() != "Epsilon" || Collector(99).String() != "unknown" {
 		t.Error("names of generations or collectors")
 	}
 }

@@ -39,7 +39,8 @@ const userEnd = 1 << 48
 // address of a class, or what is before that cannot be a mark word.
 func (l *ObjectLayout) AppendCandidate(list []Candidate, start uint64, header []byte) []Candidate {
 	klass := l.ClassOf(header)
-	if klass < vmstructs.PageSize || klass >= userEnd || klass%vmstructs.WordSize != 0 || !l.isMark(vmstructs.Number(header[:vmstructs.WordSize])) {
+	if klass < vmstructs.PageSize || klass >= userEnd || klass%vmstructs.WordSize != 0 ||
+		!l.isMark(vmstructs.Number(header[:vmstructs.WordSize])) {
 		return list
 	}
 	return append(list, Candidate{start, klass, uint32(vmstructs.Number(header[l.ArrayLength : l.ArrayLength+4]))})

@@ -14,8 +14,10 @@ func TestHeaders(t *testing.T) {
 		return b
 	}
 	wide := ObjectLayout{Klass: 8, ArrayLength: 16, MarkBits: 39}
-	narrow := ObjectLayout{Klass: 8, KlassIsNarrow: true, KlassBase: 0x10_0000_0000, KlassShift: 3, ArrayLength: 12, MarkBits: 39}
-	compact := ObjectLayout{KlassInMark: true, KlassBit: 42, KlassBase: 0x10_0000_0000, KlassShift: 10, ArrayLength: 8, MarkBits: 42}
+	narrow := ObjectLayout{Klass: 8, KlassIsNarrow: true, KlassBase: 0x10_0000_0000, KlassShift: 3, ArrayLength: 12,
+		MarkBits: 39}
+	compact := ObjectLayout{KlassInMark: true, KlassBit: 42, KlassBase: 0x10_0000_0000, KlassShift: 10, ArrayLength: 8,
+		MarkBits: 42}
 	for name, test := range map[string]struct {
 		layout ObjectLayout
 		header []byte

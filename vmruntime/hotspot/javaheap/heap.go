@@ -26,7 +26,8 @@ type Schema struct {
 // r.Err.
 func NewSchema(r *vmstructs.Resolver) Schema {
 	within := func(outer, inner vmstructs.Field) vmstructs.Field {
-		return vmstructs.Field{Offset: outer.Offset + inner.Offset, Width: inner.Width, Known: outer.Known && inner.Known}
+		return vmstructs.Field{Offset: outer.Offset + inner.Offset, Width: inner.Width, Known: outer.Known &&
+			inner.Known}
 	}
 	tag := func(name string) uint32 {
 		return uint32(r.Constant("G1HeapRegionType::"+name, "HeapRegionType::"+name))
@@ -39,7 +40,8 @@ func NewSchema(r *vmstructs.Resolver) Schema {
 		start:    r.Field("MemRegion._start"),
 		words:    r.Field("MemRegion._word_size"),
 		// JDK 8 has an array of two generations there, the young one first.
-		youngGen:           r.Optional("SerialHeap._young_gen", "GenCollectedHeap._young_gen", "GenCollectedHeap._gens"),
+		youngGen: r.Optional("SerialHeap._young_gen", "GenCollectedHeap._young_gen",
+			"GenCollectedHeap._gens"),
 		generation:         r.Optional("Generation._reserved"),
 		parallelYoung:      r.OptionalStatic("ParallelScavengeHeap._young_gen"),
 		parallelGeneration: r.Optional("PSYoungGen._reserved"),

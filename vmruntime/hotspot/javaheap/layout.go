@@ -62,8 +62,9 @@ type ObjectLayout struct {
 	SymbolBody   uint32 // Symbol: the first byte of modified UTF-8
 
 	TLABStart, TLABTop, TLABEnd uint32 // JavaThread: pointers; allocation goes on at top
-	Allocated                   uint32 // JavaThread: 64 bits, the bytes that it has allocated but for those from TLABStart to TLABTop
-	HasAllocated                bool
+	// JavaThread: 64 bits, the bytes that it has allocated but for those from TLABStart to TLABTop
+	Allocated    uint32
+	HasAllocated bool
 	// ThreadList is where the VM has its threads: a pointer to a ThreadsList, or to the first
 	// JavaThread if ListThreads is 0.
 	ThreadList              uint64

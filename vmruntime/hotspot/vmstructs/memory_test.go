@@ -60,7 +60,8 @@ func TestNearby(t *testing.T) {
 		got, err := near.Bytes(c.addr, c.n)
 		want, _ := Reader{copied}.Bytes(c.addr, c.n)
 		if err != nil || !bytes.Equal(got, want) || mem.reads != c.reads {
-			t.Errorf("%d bytes at %#x: %x, %v after %d reads; want %x after %d", c.n, c.addr, got, err, mem.reads, want, c.reads)
+			t.Errorf("%d bytes at %#x: %x, %v after %d reads; want %x after %d", c.n, c.addr, got, err, mem.reads, want,
+				c.reads)
 		}
 	}
 	if _, err := near.Bytes(0xdead0000, 8); err == nil {

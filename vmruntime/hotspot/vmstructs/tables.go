@@ -111,7 +111,8 @@ func ReadTables(t Reader, symbols func(string) (uint64, bool)) (*Tables, error) 
 		for _, row := range tables[table.array] {
 			for i, column := range table.columns {
 				if _, ok := name[row[i]]; !ok && strings.HasSuffix(column, "Name") {
-					return nil, fmt.Errorf("%s%s: name at %#x: %w", symbolPrefix, table.array, row[i], vmruntime.ErrStarting)
+					return nil, fmt.Errorf("%s%s: name at %#x: %w", symbolPrefix, table.array, row[i],
+						vmruntime.ErrStarting)
 				}
 			}
 		}

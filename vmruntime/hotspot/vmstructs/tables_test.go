@@ -32,7 +32,8 @@ func TestReadStructs(t *testing.T) {
 		t.Errorf("got %+v\nwant %+v", got, want)
 	}
 	delete(symbols, "gHotSpotVMTypeEntrySizeOffset")
-	if _, err := ReadTables(Reader{m.Memory()}, vmtest.Lookup(symbols)); err == nil || !strings.Contains(err.Error(), "gHotSpotVMTypeEntrySizeOffset") {
+	if _, err := ReadTables(Reader{m.Memory()}, vmtest.Lookup(symbols)); err == nil ||
+		!strings.Contains(err.Error(), "gHotSpotVMTypeEntrySizeOffset") {
 		t.Errorf("without a symbol: %v", err)
 	}
 }

@@ -67,7 +67,10 @@ func (m *Memory) Read(addr uint64, p []byte) error {
 
 // At returns the n bytes at addr, nil if they are not all in one piece. Tests write through it.
 func (m *Memory) At(addr, n uint64) []byte {
-	i, found := slices.BinarySearchFunc(m.Pieces, addr, func(p Piece, addr uint64) int { return cmp.Compare(p.Addr, addr) })
+	i, found := slices.BinarySearchFunc(m.Pieces, addr, func(p Piece,
+		addr uint64) int {
+		return cmp.Compare(p.Addr, addr)
+	})
 	if !found {
 		i--
 	}

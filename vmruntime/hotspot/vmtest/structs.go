@@ -22,7 +22,8 @@ func Tables(m *Image) (symbols map[string]uint64) {
 		array, entry string
 		columns      []string
 	}{
-		{"VMStructs", "VMStructEntry", []string{"TypeName", "FieldName", "TypeString", "IsStatic", "Offset", "Address"}},
+		{"VMStructs", "VMStructEntry", []string{"TypeName", "FieldName", "TypeString", "IsStatic", "Offset",
+			"Address"}},
 		{"VMTypes", "VMTypeEntry", []string{"TypeName", "Size"}},
 		{"VMIntConstants", "VMIntConstantEntry", []string{"Name", "Value"}},
 		{"VMLongConstants", "VMLongConstantEntry", []string{"Name", "Value"}},

@@ -22,7 +22,8 @@ func countsCalls(e attach.RawEvent) error {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	attr := unix.PerfEventAttr{
-		Type: e.Type, Config: e.Config, Size: unix.PERF_ATTR_SIZE_VER5, Bits: unix.PerfBitExcludeKernel | unix.PerfBitExcludeHv,
+		Type: e.Type, Config: e.Config, Size: unix.PERF_ATTR_SIZE_VER5,
+		Bits: unix.PerfBitExcludeKernel | unix.PerfBitExcludeHv,
 	}
 	fd, err := unix.PerfEventOpen(&attr, 0, -1, -1, unix.PERF_FLAG_FD_CLOEXEC)
 	if err != nil {
@@ -47,7 +48,8 @@ func countsCalls(e attach.RawEvent) error {
 // meanwhile.
 func plausible(counted uint64) error {
 	if counted < trialCalls || counted > trialCalls*5/4 {
-		return fmt.Errorf("the event for retired calls counted %d of %d calls: it has another meaning on this CPU", counted, trialCalls)
+		return fmt.Errorf("the event for retired calls counted %d of %d calls: it has another meaning on this CPU",
+			counted, trialCalls)
 	}
 	return nil
 }

@@ -18,7 +18,8 @@ const devices = "sys/bus/event_source/devices"
 // maxFile bounds how much is read of one kernel file, in bytes.
 const maxFile = 64 << 10
 
-var errNoPMU = errors.New("this machine has no performance counters (no CPU in /" + devices + "), like most virtual machines: " +
+var errNoPMU = errors.New("this machine has no performance counters (no CPU in /" + devices +
+	"), like most virtual machines: " +
 	"needs bare metal, or a hypervisor that exposes them")
 
 // A pmu is the CPU's event source in /sys.

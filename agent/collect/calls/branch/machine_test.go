@@ -27,7 +27,8 @@ func files(device string, texts map[string]string) fstest.MapFS {
 const intelInfo = "processor\t: 0\nvendor_id\t: GenuineIntel\ncpu family\t: 6\n"
 
 var formats = map[string]string{
-	"type": "4\n", "format/event": "config:0-7\n", "format/umask": "config:8-15\n", "caps/branches": "32\n", "proc/cpuinfo": intelInfo,
+	"type": "4\n", "format/event": "config:0-7\n", "format/umask": "config:8-15\n", "caps/branches": "32\n",
+	"proc/cpuinfo": intelInfo,
 }
 
 func with(base map[string]string, name, text string) map[string]string {
@@ -56,7 +57,8 @@ func TestFindPMU(t *testing.T) {
 		{"no /sys", fstest.MapFS{}, 0, 0, "no performance counters"},
 		{"a type that is no number", files("cpu", map[string]string{"type": "four"}), 0, 0, "invalid syntax"},
 		{"a type that is too large", files("cpu", map[string]string{"type": "4294967296"}), 0, 0, "out of range"},
-		{"a file without end", files("cpu", map[string]string{"type": strings.Repeat("4", 1<<20)}), 0, 0, "out of range"},
+		{"a file without end", files("cpu", map[string]string{"type": strings.Repeat("4", 1<<20)}), 0, 0,
+			"out of range"},
 	} {
 		p, err := findPMU(c.root)
 		if c.err != "" {
@@ -79,10 +81,12 @@ func TestRetiredCalls(t *testing.T) {
 		err   string
 	}{
 		{"Intel", formats, attach.RawEvent{Type: 4, Config: 0x02c4}, ""},
-		{"Intel with more bits of a umask", with(formats, "format/umask", "config:8-15,40-47\n"), attach.RawEvent{Type: 4, Config: 0x02c4}, ""},
+		{"Intel with more bits of a umask", with(formats, "format/umask", "config:8-15,40-47\n"),
+			attach.RawEvent{Type: 4, Config: 0x02c4}, ""},
 		{"AMD", with(formats, "proc/cpuinfo", "vendor_id : AuthenticAMD\n"), attach.RawEvent{}, `from "AuthenticAMD"`},
 		{"Arm", with(formats, "proc/cpuinfo", "CPU implementer : 0x41\n"), attach.RawEvent{}, `from "unknown"`},
-		{"events that look different", with(formats, "format/event", "config:0-15\n"), attach.RawEvent{}, "format of events"},
+		{"events that look different", with(formats, "format/event", "config:0-15\n"), attach.RawEvent{},
+			"format of events"},
 		{"no format", map[string]string{"type": "4", "proc/cpuinfo": intelInfo}, attach.RawEvent{}, "format of events"},
 		{"no cpuinfo", map[string]string{"type": "4"}, attach.RawEvent{}, "the CPU's name"},
 	} {
@@ -117,7 +121,8 @@ func TestExplainStacks(t *testing.T) {
 }
 
 func TestPlausible(t *testing.T) {
-	for counted, ok := range map[uint64]bool{0: false, trialCalls - 1: false, trialCalls: true, trialCalls + 1000: true, 2 * trialCalls: false, 1 << 63: false} {
+	for counted, ok := range map[uint64]bool{0: false, trialCalls - 1: false, trialCalls: true, trialCalls + 1000: true,
+		2 * trialCalls: false, 1 << 63: false} {
 		if err := plausible(counted); (err == nil) != ok {
 			t.Errorf("%d calls: %v", counted, err)
 		}

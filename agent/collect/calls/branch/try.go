@@ -64,10 +64,12 @@ func (e *Engine) tryStacks(machine *pmu) error {
 // explainStacks says why branch records cannot be used on a CPU that has them.
 func explainStacks(err error, branches int) error {
 	switch {
-	case errors.Is(err, unix.EOPNOTSUPP), errors.Is(err, unix.EINVAL), errors.Is(err, unix.ENOENT), errors.Is(err, unix.ENODEV):
+	case errors.Is(err, unix.EOPNOTSUPP), errors.Is(err, unix.EINVAL), errors.Is(err, unix.ENOENT),
+		errors.Is(err, unix.ENODEV):
 		if branches == 0 {
 			return fmt.Errorf("%w: this CPU keeps none, or its kernel does not expose them (caps/branches): "+
-				"needs Intel with LBR, AMD from Zen 4 on, or Arm with BRBE and Linux 6.17; in a virtual machine the hypervisor must expose them", err)
+				"needs Intel with LBR, AMD from Zen 4 on, or Arm with BRBE and Linux 6.17; in a virtual machine the "+
+				"hypervisor must expose them", err)
 		}
 		return fmt.Errorf("%w: this CPU keeps %d, but cannot select them by kind of branch", err, branches)
 	case errors.Is(err, unix.EBUSY):

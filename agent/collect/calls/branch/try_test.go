@@ -18,7 +18,8 @@ import (
 func load(t *testing.T) *bpf.Objects {
 	t.Helper()
 	o, err := bpf.Load(bpf.Options{})
-	if err != nil && os.Getuid() != 0 && os.Getenv("CI") == "" && (errors.Is(err, unix.EPERM) || errors.Is(err, unix.EACCES)) {
+	if err != nil && os.Getuid() != 0 && os.Getenv("CI") == "" &&
+		(errors.Is(err, unix.EPERM) || errors.Is(err, unix.EACCES)) {
 		t.Skipf("needs CAP_BPF and CAP_PERFMON: %v", err)
 	}
 	if err != nil {
@@ -82,12 +83,14 @@ func TestTryRefuses(t *testing.T) {
 	if err == nil {
 		t.Fatal("branch records without counters")
 	}
-	for _, want := range []string{"no branch records: ", "needs Intel with LBR", "no retired calls: ", "open event 0x2c4"} {
+	for _, want := range []string{"no branch records: ", "needs Intel with LBR", "no retired calls: ",
+		"open event 0x2c4"} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("%v: want %q in it", err, want)
 		}
 	}
-	if _, err := Try(o, files("cpu", with(formats, "proc/cpuinfo", "vendor_id : AuthenticAMD"))); err == nil || !strings.Contains(err.Error(), "only Intel") {
+	if _, err := Try(o, files("cpu", with(formats, "proc/cpuinfo", "vendor_id : AuthenticAMD"))); err == nil ||
+		!strings.Contains(err.Error(), "only Intel") {
 		t.Errorf("on AMD: %v", err)
 	}
 }

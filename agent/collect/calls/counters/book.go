@@ -132,7 +132,9 @@ const (
 )
 
 // Graph returns the call graph. named makes a method from a frame, and marker one from a text.
-func (b *Book) Graph(d *Difference, limit int, named func(vmruntime.Frame) symbol.Symbol, marker func(string) symbol.Symbol) *profile.Graph {
+func (b *Book) Graph(
+	d *Difference, limit int, named func(vmruntime.Frame) symbol.Symbol, marker func(string) symbol.Symbol,
+) *profile.Graph {
 	g := &profile.Graph{Limit: limit}
 	name := func(s vmruntime.Scope) (symbol.Symbol, vmruntime.Frame) {
 		f, ok := b.frames[s]
@@ -149,7 +151,8 @@ func (b *Book) Graph(d *Difference, limit int, named func(vmruntime.Frame) symbo
 		if t := b.targets[c].method; t != 0 {
 			callee, _ = name(vmruntime.Scope{Method: t, BCI: -1})
 		}
-		g.Add(profile.Edge{Caller: caller, Site: profile.Site{Line: int32(at.Line), Offset: int32(c.BCI)}, Callee: callee}, float64(n))
+		g.Add(profile.Edge{Caller: caller, Site: profile.Site{Line: int32(at.Line), Offset: int32(c.BCI)},
+			Callee: callee}, float64(n))
 	}
 	return g
 }

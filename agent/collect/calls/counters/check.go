@@ -74,6 +74,7 @@ func WidthNote(vm VM) string {
 	if err != nil || rows >= width {
 		return ""
 	}
-	return fmt.Sprintf("TypeProfileWidth is %d: calls with receivers beyond the first %d classes of a call site have no callee; "+
+	return fmt.Sprintf("TypeProfileWidth is %d: calls with receivers beyond the first %d classes of a call site have "+
+		"no callee; "+
 		"start the JVM with -XX:TypeProfileWidth=%d", rows, rows, width)
 }

@@ -99,7 +99,8 @@ func TestCheck(t *testing.T) {
 			}
 			continue
 		}
-		if !errors.As(err, new(*FlagError)) || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), Flags) {
+		if !errors.As(err, new(*FlagError)) || !strings.Contains(err.Error(), c.want) ||
+			!strings.Contains(err.Error(), Flags) {
 			t.Errorf("%s: %v", c.name, err)
 		}
 	}
@@ -155,7 +156,8 @@ func TestSince(t *testing.T) {
 		},
 		{
 			"counted anew, elsewhere",
-			[]vmruntime.MethodCounts{method(1, 10, 7, site(3, 5))}, []vmruntime.MethodCounts{method(1, 11, 9, site(3, 8))},
+			[]vmruntime.MethodCounts{method(1, 10, 7, site(3, 5))},
+			[]vmruntime.MethodCounts{method(1, 11, 9, site(3, 8))},
 			map[Call]uint64{{1, 3, 0}: 8}, Losses{},
 		},
 		{
@@ -172,7 +174,8 @@ func TestSince(t *testing.T) {
 		},
 		{
 			"a counter that began anew",
-			[]vmruntime.MethodCounts{method(1, 10, 7, site(3, 5))}, []vmruntime.MethodCounts{method(1, 10, 9, site(3, 2))},
+			[]vmruntime.MethodCounts{method(1, 10, 7, site(3, 5))},
+			[]vmruntime.MethodCounts{method(1, 10, 9, site(3, 2))},
 			map[Call]uint64{{1, 3, 0}: 2}, Losses{Reset: 1},
 		},
 		{
@@ -181,7 +184,8 @@ func TestSince(t *testing.T) {
 		},
 		{
 			"methods that are not counted yet, and such as were counted just now",
-			[]vmruntime.MethodCounts{young}, []vmruntime.MethodCounts{older, {Method: 7, Before: 2}, {Method: 8, Before: 300, Data: 80}},
+			[]vmruntime.MethodCounts{young}, []vmruntime.MethodCounts{older, {Method: 7, Before: 2},
+				{Method: 8, Before: 300, Data: 80}},
 			map[Call]uint64{}, Losses{Uncounted: 100 + 2 + 300},
 		},
 		{
@@ -219,7 +223,8 @@ func newVM() *fakeVM {
 		},
 		profiles: map[uint64]*vmruntime.MethodProfile{1: {Method: 1, Counted: true, Calls: []vmruntime.CallCount{
 			{BCI: 3, Kind: vmruntime.StaticCall, Target: 2},
-			{BCI: 8, Kind: vmruntime.VirtualCall, Receivers: []vmruntime.Receiver{{Klass: 90, Target: 4}, {Klass: 91, Target: 4}, {Klass: 92}}},
+			{BCI: 8, Kind: vmruntime.VirtualCall, Receivers: []vmruntime.Receiver{{Klass: 90, Target: 4},
+				{Klass: 91, Target: 4}, {Klass: 92}}},
 			{BCI: 12, Kind: vmruntime.DynamicCall},
 		}}},
 		names: map[uint64]string{1: "a", 2: "b", 4: "c"},
@@ -293,7 +298,8 @@ func TestLearn(t *testing.T) {
 		t.Errorf("the VM forgot: %v, %v", b, err)
 	}
 	after, err := b.Learn(vm, 2, d)
-	if err != nil || after.targets[Call{1, 3, 0}].method != 0 || after.frames[vmruntime.Scope{Method: 1, BCI: 3}].Function != "x" {
+	if err != nil || after.targets[Call{1, 3, 0}].method != 0 ||
+		after.frames[vmruntime.Scope{Method: 1, BCI: 3}].Function != "x" {
 		t.Errorf("other classes: %+v, %v", after, err)
 	}
 	if b.frames[vmruntime.Scope{Method: 1, BCI: 3}].Function != "a" {
@@ -316,7 +322,8 @@ func TestNotes(t *testing.T) {
 	after := at(2, method(1, 10, 7, site(3, 4)), vmruntime.MethodCounts{Method: 3, Before: 5})
 	after.Epoch += 2
 	notes := (&Book{}).Notes(after.Since(before))
-	for _, part := range []string{"unloaded or changed 2 times", "1 counter decreased", "methods ran 5 times before", "20ms"} {
+	for _, part := range []string{"unloaded or changed 2 times", "1 counter decreased", "methods ran 5 times before",
+		"20ms"} {
 		if !slices.ContainsFunc(notes, func(n string) bool { return strings.Contains(n, part) }) {
 			t.Errorf("no %q in %q", part, notes)
 		}

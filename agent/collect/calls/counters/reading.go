@@ -139,7 +139,10 @@ func (d *Difference) add(m, before *vmruntime.MethodCounts) {
 
 // siteAt returns the call at a bytecode index, or nil. The VM lists them in bytecode order.
 func siteAt(sites []vmruntime.SiteCounts, bci int) *vmruntime.SiteCounts {
-	i, ok := slices.BinarySearchFunc(sites, bci, func(s vmruntime.SiteCounts, bci int) int { return cmp.Compare(s.BCI, bci) })
+	i, ok := slices.BinarySearchFunc(sites, bci, func(s vmruntime.SiteCounts,
+		bci int) int {
+		return cmp.Compare(s.BCI, bci)
+	})
 	if !ok {
 		return nil
 	}

@@ -185,11 +185,14 @@ func (x *Source) End(ctx context.Context, begin func() *profile.Profile) (*profi
 	out.Comments = append(out.Comments, x.book.Notes(d)...)
 	out.Comments = append(out.Comments, x.notes...)
 	if n := graph.Overflow(); n > 0 {
-		out.Comments = append(out.Comments, fmt.Sprintf("%.0f calls are missing in the call graph, because it is full.", n))
+		out.Comments = append(out.Comments, fmt.Sprintf("%.0f calls are missing in the call graph, because it is full.",
+			n))
 	}
 	if err != nil {
-		out.Comments = append(out.Comments, fmt.Sprintf("the counters of process %d could not be read at the end (%v): its calls cover only the first %v",
-			p.PID, err, d.Length.Round(time.Second/10)))
+		out.Comments = append(out.Comments,
+			fmt.Sprintf("the counters of process %d could not be read at the end (%v): its calls cover only the "+
+				"first %v",
+				p.PID, err, d.Length.Round(time.Second/10)))
 	}
 	if middle := x.middles.Middle(d.Length); middle != nil {
 		note := exact.PhaseNote(x.book.Callees(middle.Since(x.first)), x.book.Callees(x.last.Since(middle)))

@@ -206,7 +206,8 @@ func (u *unseenCalls) sites(id CodeID, m MethodID, outer []Place, made func(bci 
 		key := keyOf(id, site)
 		for _, t := range f.targets {
 			callee, ok := u.entries[t.Method]
-			if !ok || u.in.Codes[callee].Tier == Native || made != nil && !made(at.BCI, t.Method) || u.known[knownCall{key, t.Method}] {
+			if !ok || u.in.Codes[callee].Tier == Native || made != nil && !made(at.BCI, t.Method) ||
+				u.known[knownCall{key, t.Method}] {
 				continue
 			}
 			if len(u.found) < maxUnseen {

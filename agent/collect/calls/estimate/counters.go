@@ -76,7 +76,8 @@ func (in *Input) useCounters(n *network, to callSet, logical bool) {
 					rate = s.Rate * t.Count / all
 				}
 				at := Place{MethodID(m), s.BCI}
-				to.count(at, t.Method, rate, sites[edgeAt{at, t.Method}].inlined > 0, sites[edgeAt{at, NoMethod}].made > 0, logical, how)
+				to.count(at, t.Method, rate, sites[edgeAt{at, t.Method}].inlined > 0,
+					sites[edgeAt{at, NoMethod}].made > 0, logical, how)
 			}
 		}
 	}
@@ -274,7 +275,8 @@ func (in *Input) made(n *network) (rates, variances []float64) {
 		sum := 0.
 		for _, j := range l.calls {
 			rate, missing := in.siteRate(&n.calls[j])
-			if l.from == VM || !in.Codes[l.from].counts() || len(n.calls[j].site) == 0 || !alone(&n.calls[j]) || rate < 0 {
+			if l.from == VM || !in.Codes[l.from].counts() || len(n.calls[j].site) == 0 || !alone(&n.calls[j]) ||
+				rate < 0 {
 				sum = 0
 				break
 			}

@@ -14,7 +14,8 @@ func TestTallyOfSeveralCodes(t *testing.T) {
 	in := &Input{
 		Duration: 10, CPU: 10, Period: 1. / 400,
 		Methods: []Profile{
-			{Invocations: 1000, Entered: 100, EntersKnown: true, Known: true, Sites: []Site{{BCI: 3, Count: 100e3, Rate: 10e3, Targets: []Target{{parse, 100e3}}}}},
+			{Invocations: 1000, Entered: 100, EntersKnown: true, Known: true,
+				Sites: []Site{{BCI: 3, Count: 100e3, Rate: 10e3, Targets: []Target{{parse, 100e3}}}}},
 			{Invocations: 20e3, Entered: 2e3, EntersKnown: true, Known: true},
 		},
 		Codes: []Code{
@@ -73,18 +74,21 @@ func TestScaleOfTime(t *testing.T) {
 	for range codes {
 		counted, compiled, other := MethodID(len(in.Methods)), MethodID(len(in.Methods)+1), MethodID(len(in.Methods)+2)
 		in.Methods = append(in.Methods, Profile{
-			Invocations: 1e6, Entered: rate / 100, EntersKnown: true, Known: true, Sites: []Site{{BCI: 3, Count: 100e6, Targets: []Target{{compiled, 100e6}}}},
+			Invocations: 1e6, Entered: rate / 100, EntersKnown: true, Known: true,
+			Sites: []Site{{BCI: 3, Count: 100e6, Targets: []Target{{compiled, 100e6}}}},
 		}, Profile{}, Profile{})
 		in.Codes = append(in.Codes, Code{Method: counted, Tier: Interpreted, CountsCalls: true},
 			Code{Method: compiled, Copies: alone(compiled)}, Code{Method: other, Copies: alone(other)})
-		in.Edges = append(in.Edges, Edge{Caller: CodeID(counted), Site: []Place{{counted, 3}}, Callee: CodeID(compiled), Samples: 600, AtEdge: 200},
+		in.Edges = append(in.Edges, Edge{Caller: CodeID(counted), Site: []Place{{counted, 3}}, Callee: CodeID(compiled),
+			Samples: 600, AtEdge: 200},
 			Edge{Caller: VM, Callee: CodeID(other), Samples: 600, AtEdge: 200})
 	}
 	rates := Estimate(in, Options{}).Rates
 	for c := 1; c < len(rates); c += 3 {
 		first, second := rates[c].PerSecond, rates[c+1].PerSecond
 		if math.Abs(math.Log(first/rate)) > 0.3 || math.Abs(math.Log(second/rate)) > 0.5 {
-			t.Fatalf("code %d: %.3g calls a second where it was counted, %.3g by time; want %.3g", c, first, second, rate)
+			t.Fatalf("code %d: %.3g calls a second where it was counted, %.3g by time; want %.3g", c, first, second,
+				rate)
 		}
 	}
 }

@@ -49,12 +49,14 @@ func believe(n *network, h *hearing) profile.Credibility {
 	}
 	switch {
 	case c.Comparisons < minComparisons:
-		c.Why = fmt.Sprintf("the VM's counters are used, unchecked: %d comparisons with breakpoints are too few", c.Comparisons)
+		c.Why = fmt.Sprintf("the VM's counters are used, unchecked: %d comparisons with breakpoints are too few",
+			c.Comparisons)
 	case c.Error <= maxError:
 		c.Why = fmt.Sprintf("the VM's counters are used: their median error is %.2f", c.Error)
 	default:
 		c.Credible = false
-		c.Why = fmt.Sprintf("the VM's counters are not used: their median error is %.2f, more than %.2f", c.Error, maxError)
+		c.Why = fmt.Sprintf("the VM's counters are not used: their median error is %.2f, more than %.2f", c.Error,
+			maxError)
 	}
 	return c
 }

@@ -222,7 +222,8 @@ func (w *codeWalk) copy(i int32) {
 			continue
 		}
 		for _, t := range f.targets {
-			if w.physical[knownCall{key, t.Method}] || w.isAmong(inlined[bci], t.Method) || !w.in.knowsMethod(t.Method) {
+			if w.physical[knownCall{key, t.Method}] || w.isAmong(inlined[bci], t.Method) ||
+				!w.in.knowsMethod(t.Method) {
 				continue
 			}
 			perSecond, variance := rate*f.calls(t.Method), w.variances[i]+siteVariance(&w.result.Credibility, f.perCall)
@@ -299,7 +300,8 @@ func (w *codeWalk) vanished(at Place, callee MethodID, rate, variance float64, s
 		}
 		for _, t := range f.targets {
 			if w.in.knowsMethod(t.Method) {
-				w.vanished(at, t.Method, rate*f.calls(t.Method), variance+siteVariance(&w.result.Credibility, f.perCall), stack, depth+1)
+				w.vanished(at, t.Method, rate*f.calls(t.Method), variance+
+					siteVariance(&w.result.Credibility, f.perCall), stack, depth+1)
 			}
 		}
 	}

@@ -70,7 +70,8 @@ func TestNeverCalled(t *testing.T) {
 // not; so are the calls that the callee makes.
 func TestMadeCall(t *testing.T) {
 	in := logicalInput()
-	in.Codes = append(in.Codes, Code{Method: leaf, Copies: []Copy{{Method: leaf, Parent: -1, BCI: -1, Calls: []int32{1}}}})
+	in.Codes = append(in.Codes, Code{Method: leaf, Copies: []Copy{{Method: leaf, Parent: -1, BCI: -1,
+		Calls: []int32{1}}}})
 	in.Codes[0].Copies[2].Calls = []int32{7}
 	in.Methods[leaf] = Profile{Invocations: 100, Sites: []Site{{BCI: 1, Count: 100, Targets: []Target{{root, 100}}}}}
 	r := Estimate(in, Options{Logical: true})

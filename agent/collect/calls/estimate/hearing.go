@@ -45,7 +45,8 @@ func (h *hearing) add(in *Input, w *Window) {
 	// A window that is mostly hits is treated as full: its time is not known.
 	full := w.Full || free < minKnown*w.Armed
 	for _, c := range codes {
-		h.codes[c].add(sound{length: w.Length, hits: hits[c], armed: w.Armed, free: free, full: full && hits[c] > total/4})
+		h.codes[c].add(sound{length: w.Length, hits: hits[c], armed: w.Armed, free: free, full: full &&
+			hits[c] > total/4})
 	}
 	for _, from := range codes {
 		for _, to := range codes {

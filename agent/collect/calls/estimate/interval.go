@@ -19,7 +19,8 @@ func variances(x []float64, equations []equation, edges, worked float64) []float
 	unknowns := len(x)
 	common := scaleVariance + 1/(edges+1/programVariance)
 	if worked > 0 {
-		common = min(common, workerVariance+1/worked) // they may be about different code, so that one does not confirm the other
+		// they may be about different code, so that one does not confirm the other
+		common = min(common, workerVariance+1/worked)
 	}
 	all := precisions(unknowns, equations, func(e *equation) bool { return e.bound == about })
 	counted := precisions(unknowns, equations, func(e *equation) bool { return e.bound == about && e.evidence != Time })
@@ -82,7 +83,8 @@ const widest = 1e6
 // factor returns by how much a rate may be higher or lower, in 95 of 100 cases, if its logarithm
 // has that variance.
 func factor(variance float64) float64 {
-	const t95 = 2.57                                          // of Student's t with five degrees of freedom: profiles that are wrong make long tails
+	// of Student's t with five degrees of freedom: profiles that are wrong make long tails
+	const t95 = 2.57
 	if f := math.Exp(t95 * math.Sqrt(variance)); f < widest { // false for NaN, too
 		return f
 	}

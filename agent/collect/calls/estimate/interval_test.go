@@ -31,7 +31,8 @@ func TestIntervals(t *testing.T) {
 		{"nothing heard", 0, simulated{codes: 300, seconds: 10}, 0.94, 10},
 		{"heard", 10, simulated{codes: 300, seconds: 10}, 0.94, 5},
 		{"short", 2, simulated{codes: 300, seconds: 1}, 0.93, 40},
-		{"other phase", 10, simulated{codes: 300, seconds: 10, polluted: 0.3, shift: 1}, 0.9, 5}, // a third of all profiles is wrong
+		// a third of all profiles is wrong
+		{"other phase", 10, simulated{codes: 300, seconds: 10, polluted: 0.3, shift: 1}, 0.9, 5},
 		{"wrong profiles", 10, simulated{codes: 300, seconds: 10, polluted: 1, shift: 1.5}, 0.94, 100},
 	} {
 		held, all := map[Evidence]int{}, map[Evidence]int{}
@@ -95,7 +96,8 @@ func TestIdleGuest(t *testing.T) {
 			truth := s.truth()
 			for _, call := range Estimate(s.in, Options{}).Calls {
 				made++
-				within := truth.Weight(cct.Edge[MethodID, struct{}]{Caller: call.Caller.Method, Callee: call.Callee}) * c.busy
+				within := truth.Weight(cct.Edge[MethodID, struct{}]{Caller: call.Caller.Method,
+					Callee: call.Callee}) * c.busy
 				if within >= call.Low && within <= call.High {
 					held++
 				}
@@ -149,7 +151,8 @@ func TestUseCounters(t *testing.T) {
 	if c := got[callee]; len(got) != 1 || math.Abs(c.Rate-400) > 1e-6 || c.Basis != profile.Counted || !(c.High < 500) {
 		t.Errorf("code that counts: %+v", got)
 	}
-	if got := found(input(Code{Method: caller, Copies: alone}, counting)); got[callee].Basis == profile.Counted || got[other].Rate == 0 {
+	if got := found(input(Code{Method: caller, Copies: alone}, counting)); got[callee].Basis == profile.Counted ||
+		got[other].Rate == 0 {
 		t.Errorf("with code that does not count: %+v", got)
 	}
 	partly := input(counting)

@@ -33,7 +33,8 @@ func (in *Input) splitLoops() *Input {
 	for i := range out.Edges {
 		e := &out.Edges[i]
 		last := len(e.Site) - 1
-		if last < 0 || !in.has(e.Caller) || !in.Codes[e.Caller].Loop || e.Site[last].Method != in.Codes[e.Caller].Method {
+		if last < 0 || !in.has(e.Caller) || !in.Codes[e.Caller].Loop ||
+			e.Site[last].Method != in.Codes[e.Caller].Method {
 			continue
 		}
 		e.Site = append([]Place(nil), e.Site...)

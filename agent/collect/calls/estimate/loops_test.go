@@ -16,7 +16,8 @@ func loopInput() *Input {
 		Duration: 10, CPU: 1, Period: 0.01,
 		Methods: []Profile{
 			{Invocations: 1, Work: 1e6, Sites: []Site{
-				{BCI: 3, Count: 5000, Targets: []Target{{often, 5000}}}, {BCI: 9, Count: 1000, Targets: []Target{{rarely, 1000}}},
+				{BCI: 3, Count: 5000, Targets: []Target{{often, 5000}}},
+				{BCI: 9, Count: 1000, Targets: []Target{{rarely, 1000}}},
 			}},
 			{}, {Entered: 460, EntersKnown: true},
 		},
@@ -44,7 +45,8 @@ func TestLoops(t *testing.T) {
 		}
 		if c.Callee == 1 {
 			seen = true
-			if c.Caller != (Place{0, 3}) || math.Abs(math.Log(c.Rate/2300)) > 0.2 || c.Low > 2300 || c.High < 2300 || c.High > 10*2300 {
+			if c.Caller != (Place{0, 3}) || math.Abs(math.Log(c.Rate/2300)) > 0.2 || c.Low > 2300 || c.High < 2300 ||
+				c.High > 10*2300 {
 				t.Errorf("%+v, want 2300 calls a second", c)
 			}
 		}
@@ -78,7 +80,8 @@ func TestMadeByCountingCode(t *testing.T) {
 	p.Sites[0].Rate, p.Sites[1].Rate = 700, 140
 	r := Estimate(in, Options{})
 	for code, want := range map[CodeID]float64{1: 700, 2: 140} {
-		if got := r.Rates[code]; math.Abs(math.Log(got.PerSecond/want)) > 0.1 || factor(got.Variance) > 1.5 || got.Evidence != Counter {
+		if got := r.Rates[code]; math.Abs(math.Log(got.PerSecond/want)) > 0.1 || factor(got.Variance) > 1.5 ||
+			got.Evidence != Counter {
 			t.Errorf("code %d: %+v, want %v calls a second", code, got, want)
 		}
 	}
@@ -102,7 +105,8 @@ func TestWork(t *testing.T) {
 		}
 		want := samples * in.Period / in.Duration / (additions * unitTime)
 		got := Estimate(in, Options{}).Rates[0]
-		if off := math.Abs(math.Log(got.PerSecond / want)); off > math.Log(factor(got.Variance)) || factor(got.Variance) > 50 {
+		if off := math.Abs(math.Log(got.PerSecond / want)); off > math.Log(factor(got.Variance)) ||
+			factor(got.Variance) > 50 {
 			t.Errorf("%v additions: %+v, want about %.3g calls a second", additions, got, want)
 		}
 		in.Methods[0].Work = 0

@@ -35,7 +35,9 @@ type link struct {
 	share            float64 // of the entries into to
 	calls            []int32 // indexes of calls
 	profile          float64 // perEntry before observations
-	counted, noise   float64 // calls per second of CPU time that the VM counted in the window, 0 if unknown; the variance of the logarithm
+	// calls per second of CPU time that the VM counted in the window, 0 if unknown; the variance of
+	// the logarithm
+	counted, noise float64
 }
 
 func newNetwork(in *Input, frequencies frequencies) *network {
@@ -237,7 +239,8 @@ func (n *network) equations(to []equation) []equation {
 				others = 1 / (1 + n.spent[l.to].samples)
 			}
 			to = append(to, equation{
-				to: l.to, from: VM, value: near(logRatio(l.counted, l.share)), variance: l.noise + n.shareVariance(l.to, l.share) + others,
+				to: l.to, from: VM, value: near(logRatio(l.counted, l.share)), variance: l.noise +
+					n.shareVariance(l.to, l.share) + others,
 				freedom: often, evidence: Counter,
 			})
 		}

@@ -112,7 +112,8 @@ func (p *planner) anchors() []Request {
 	now, then := make([]float64, len(p.rates)), make([]float64, len(p.rates))
 	perSample := p.in.Period / p.network.cpu
 	for c := range p.rates {
-		_, information := p.network.spent[c].edge(math.Log(max(p.rates[c].PerSecond, 1e-9)*p.in.Duration/p.network.cpu), perSample)
+		_, information := p.network.spent[c].edge(math.Log(max(p.rates[c].PerSecond, 1e-9)*p.in.Duration/p.network.cpu),
+			perSample)
 		now[c] = 1/(information+1/bodyVariance) + scaleVariance
 		if _, variance, ok := p.heard.codes[c].rate(); ok {
 			now[c] = min(now[c], variance)
@@ -291,7 +292,8 @@ func (p *planner) explore() []Request {
 		if len(plan) == p.Windows {
 			break
 		}
-		plan = append(plan, Request{Codes: codes, MaxHits: min(exploreHits, p.MaxHits), Duration: min(exploreLength, p.MaxDuration)})
+		plan = append(plan, Request{Codes: codes, MaxHits: min(exploreHits, p.MaxHits),
+			Duration: min(exploreLength, p.MaxDuration)})
 	}
 	return plan
 }

@@ -49,7 +49,8 @@ func TestPlanObservesTheRoot(t *testing.T) {
 	r := Estimate(in, Options{})
 	p := newPlanner(in, r, budget())
 	anchors := p.anchors()
-	if len(anchors) == 0 || !slices.Contains(anchors[0].Codes, CodeID(root)) && !slices.Contains(anchors[0].Codes, CodeID(loop)) {
+	if len(anchors) == 0 || !slices.Contains(anchors[0].Codes, CodeID(root)) &&
+		!slices.Contains(anchors[0].Codes, CodeID(loop)) {
 		t.Errorf("rates %+v: planned %+v, want the root or the loop first", r.Rates, anchors)
 	}
 }

@@ -66,7 +66,8 @@ func timed(in *Input, n *network, x []float64, learn bool, to []equation) []equa
 			value := x[id] - x[n.worker]
 			step, information := t.worked(value, perSample, n.work[c], workVariance)
 			to = append(to, equation{
-				to: id, from: n.worker, value: near(value + step), variance: 1 / information, freedom: rarely, evidence: Time,
+				to: id, from: n.worker, value: near(value + step), variance: 1 / information, freedom: rarely,
+				evidence: Time,
 			})
 		}
 		if in.Codes[c].Loop {
@@ -90,9 +91,11 @@ func timed(in *Input, n *network, x []float64, learn bool, to []equation) []equa
 			to: id, from: VM, value: math.Log((t.samples + 2*math.Sqrt(t.samples) + 2) * perSample / callTime),
 			variance: 0.05, freedom: 10, bound: atMost, evidence: Time,
 		})
-		if t.samples > 0 && in.Codes[c].Tier == Compiled && n.work[c] == 0 { // most code without samples is hardly ever called
+		// most code without samples is hardly ever called
+		if t.samples > 0 && in.Codes[c].Tier == Compiled && n.work[c] == 0 {
 			to = append(to, equation{
-				to: id, from: n.body, value: t.guess(perSample, bodyTime), variance: bodyVariance, freedom: often, evidence: Time,
+				to: id, from: n.body, value: t.guess(perSample, bodyTime), variance: bodyVariance, freedom: often,
+				evidence: Time,
 			})
 		}
 	}

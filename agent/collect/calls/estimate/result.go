@@ -162,7 +162,8 @@ func (n *network) physical(in *Input, rates []Rate, to callSet) {
 					at[key{place, l.to}] = j
 					all = append(all, entering{place: place, code: l.to})
 				}
-				own, measured := newInterval(rate, of.Variance+n.shareVariance(l.to, l.share*part), n.most(in, l.to, of))
+				own, measured := newInterval(rate, of.Variance+n.shareVariance(l.to, l.share*part),
+					n.most(in, l.to, of))
 				all[j].interval, all[j].measured = all[j].plus(own), all[j].measured || measured
 			}
 		}

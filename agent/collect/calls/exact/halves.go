@@ -85,7 +85,8 @@ func PhaseNote[K comparable](before, after cct.Weights[K]) string {
 	if common >= samePhase {
 		return ""
 	}
-	return fmt.Sprintf("exact, but the recording covers only part of a phase: its two halves have %.0f %% of the calls in common, by method; "+
+	return fmt.Sprintf("exact, but the recording covers only part of a phase: its two halves have %.0f %% of the "+
+		"calls in common, by method; "+
 		"record whole iterations, or more of them, to get representative counts", common)
 }
 

@@ -47,7 +47,8 @@ func (l Losses) Notes() []string {
 		{l.NoMethod, "method", "without a name, because the announcement was lost."},
 		{l.NoRecord, "thread", "without a name."},
 		{l.Unplaced, "time", "a call or return came from code that cannot be decoded: contexts may be wrong."},
-		{l.Unwound, "frame", "ended without a return, like those of virtual threads, and of methods that C1 inlined and an " +
+		{l.Unwound, "frame", "ended without a return, like those of virtual threads, and of methods that C1 inlined " +
+			"and an " +
 			"exception left; later calls may appear below. For C1, start the JVM with " + NoC1Inlining + "."},
 		{l.Stray, "return", "from a frame without a recorded entry."},
 		{l.Uncounted, "allocated object", "not counted by context, because its class is unknown or there is no room."},

@@ -34,8 +34,9 @@ func TestGraphs(t *testing.T) {
 		callee Method
 		calls  float64
 	}{
-		{method('a', 0), Site{Frame: 1}, method('b', 0), 1},                // a was inlined into r
-		{method('a', 5), Site{Frame: 1, Epoch: 5}, method('b', 5), 2},      // the same methods, after classes were unloaded
+		{method('a', 0), Site{Frame: 1}, method('b', 0), 1}, // a was inlined into r
+		// the same methods, after classes were unloaded
+		{method('a', 5), Site{Frame: 1, Epoch: 5}, method('b', 5), 2},
 		{method('a', 0), Site{Frame: 2, Inlined: true}, method('c', 0), 4}, // the place is somewhere in r
 		{Unknown, Site{Frame: 1}, method('d', 0), 8},                       // the caller was entered before recording
 		{Unknown, Site{}, method('e', 0), 16},                              // nothing is known

@@ -66,7 +66,9 @@ const classDeadline = 5 * time.Second
 
 // nameClasses names the classes of allocated objects. Those of earlier epochs have no name: their
 // structures may be those of other classes by now. unnamed is how many objects that concerns.
-func (x *Source) nameClasses(ctx context.Context, p *fold.Process, r *Recording) (names map[Class]string, unnamed uint64, err error) {
+func (x *Source) nameClasses(
+	ctx context.Context, p *fold.Process, r *Recording,
+) (names map[Class]string, unnamed uint64, err error) {
 	var latest uint32
 	for _, t := range r.Threads {
 		for _, a := range t.Allocations {
@@ -106,7 +108,8 @@ func (x *Source) nameClasses(ctx context.Context, p *fold.Process, r *Recording)
 func objectNotes(r *Recording, unnamed uint64) []string {
 	notes := []string{fmt.Sprintf("exact: %d allocated objects counted", r.Objects)}
 	if unnamed > 0 {
-		notes = append(notes, stored.Plural(int(unnamed), "allocated object")+" without a class: allocated before the JVM unloaded classes.")
+		notes = append(notes, stored.Plural(int(unnamed), "allocated object")+
+			" without a class: allocated before the JVM unloaded classes.")
 	}
 	return notes
 }
@@ -136,7 +139,8 @@ func allocationsOf(r *Recording, name func(Method) symbol.Symbol, classes map[Cl
 			row := rows[k]
 			if row == nil {
 				row = &profile.EventRow{
-					Context: k.context, TID: t.TID, Thread: symbol.CleanName(t.Name), EventLabels: profile.EventLabels{Class: k.class, What: profile.ExactAllocations},
+					Context: k.context, TID: t.TID, Thread: symbol.CleanName(t.Name),
+					EventLabels: profile.EventLabels{Class: k.class, What: profile.ExactAllocations},
 				}
 				rows[k] = row
 			}

@@ -25,7 +25,8 @@ type Recorder struct {
 
 // errNotFollowed: memory of code and classes is reused, so counts of old and new code could not be
 // separated.
-var errNotFollowed = errors.New("the VM does not report its compilations: its libjvm has no USDT probes, or they are not attached")
+var errNotFollowed = errors.New("the VM does not report its compilations: its libjvm has no USDT probes, or they are " +
+	"not attached")
 
 // errArchitecture: where frames are is known for x86-64 only.
 var errArchitecture = errors.New("calls are traced on x86-64 only")

@@ -89,10 +89,12 @@ func TestSince(t *testing.T) {
 		t.Errorf("%d calls in trees", sum)
 	}
 	first, second := r.Threads[0], r.Threads[1]
-	if first.TID != 100 || first.Name != "main" || first.Start != 11 || !first.Complete || second.TID != 200 || second.Complete {
+	if first.TID != 100 || first.Name != "main" || first.Start != 11 || !first.Complete || second.TID != 200 ||
+		second.Complete {
 		t.Errorf("threads %+v and %+v", first, second)
 	}
-	if all := r.Tree(); all.Total() != r.Calls || all.Len() != first.Tree.Len()+second.Tree.Len() || all.Overflow() != 0 {
+	if all := r.Tree(); all.Total() != r.Calls || all.Len() != first.Tree.Len()+second.Tree.Len() ||
+		all.Overflow() != 0 {
 		t.Errorf("together %d contexts with %d calls", all.Len(), all.Total())
 	}
 }
@@ -107,7 +109,8 @@ func TestSinceEarlier(t *testing.T) {
 	if got, want := contexts(r.Threads[0].Tree), (map[string]uint64{"a b": 1, "a d": 5}); !maps.Equal(got, want) {
 		t.Errorf("%v, want %v", got, want)
 	}
-	if got, want := contexts(r.Threads[1].Tree), (map[string]uint64{"[before recording] a": 3}); !maps.Equal(got, want) {
+	if got, want := contexts(r.Threads[1].Tree), (map[string]uint64{"[before recording] a": 3}); !maps.Equal(got,
+		want) {
 		t.Errorf("%v, want %v", got, want)
 	}
 	if r.Calls != 10 || r.Graph.Len() != 3 || r.Graph.Total() != 2+5+3 {
@@ -125,7 +128,8 @@ func TestMiddle(t *testing.T) {
 	m.Keep(&Snapshot{}, time.Second)
 	m.Keep(first, 3*time.Second)
 	m.Keep(second, 7*time.Second)
-	for length, want := range map[time.Duration]*Snapshot{8 * time.Second: first, 10 * time.Second: first, 11 * time.Second: second, 14 * time.Second: second} {
+	for length, want := range map[time.Duration]*Snapshot{8 * time.Second: first, 10 * time.Second: first,
+		11 * time.Second: second, 14 * time.Second: second} {
 		if m.Middle(length) != want {
 			t.Errorf("%v: the other snapshot", length)
 		}
@@ -176,7 +180,8 @@ func TestAllocations(t *testing.T) {
 		klass(3|bpf.ExactLost, 'X'): {Objects: 2, Bytes: 32},
 		klass(4, 'X'):               {Objects: 9, Bytes: 90}, // the second thread, in no method that is known
 	}
-	earlier.objects = map[bpf.ExactAllocation]bpf.ExactAllocations{klass(3, 'X'): {Objects: 1, Bytes: 16}, klass(3, 'Y'): {Objects: 1, Bytes: 16}}
+	earlier.objects = map[bpf.ExactAllocation]bpf.ExactAllocations{klass(3, 'X'): {Objects: 1, Bytes: 16},
+		klass(3, 'Y'): {Objects: 1, Bytes: 16}}
 	got := map[string][2]uint64{}
 	for _, thread := range s.Since(earlier).Threads {
 		for _, a := range thread.Allocations {
@@ -217,7 +222,8 @@ func TestNotes(t *testing.T) {
 		t.Fatalf("%d notes: %q", len(notes), notes)
 	}
 	for i, note := range notes {
-		if !strings.HasPrefix(note, strconv.Itoa(numbers[i])+" ") || !strings.HasSuffix(note, ".") || strings.Contains(note, "%!") {
+		if !strings.HasPrefix(note, strconv.Itoa(numbers[i])+" ") || !strings.HasSuffix(note, ".") ||
+			strings.Contains(note, "%!") {
 			t.Errorf("note %q", note)
 		}
 	}

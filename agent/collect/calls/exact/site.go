@@ -71,7 +71,8 @@ func FindSites(file *elffile.File, text io.ReaderAt) (Sites, error) {
 	return s, nil
 }
 
-var errInstruction = errors.New("the kernel does not emulate the instruction there, so a probe would make every call 10 to 70 us slower: use another build of the JDK")
+var errInstruction = errors.New("the kernel does not emulate the instruction there, so a probe would make every call " +
+	"10 to 70 us slower: use another build of the JDK")
 
 // findSite returns the offset in the file of the function's first instruction, or of the second if
 // the first is an endbr64.

@@ -109,7 +109,8 @@ func TestCheck(t *testing.T) {
 	if err := Check(flags{Flag: true}); err != nil {
 		t.Error(err)
 	}
-	if err := Check(flags{Flag: false}); !errors.Is(err, ErrFlag) || !strings.Contains(err.Error(), "-XX:+DTraceMethodProbes") {
+	if err := Check(flags{Flag: false}); !errors.Is(err, ErrFlag) ||
+		!strings.Contains(err.Error(), "-XX:+DTraceMethodProbes") {
 		t.Errorf("got %v", err)
 	}
 	if err := Check(flags{}); err == nil || errors.Is(err, ErrFlag) {

@@ -22,7 +22,8 @@ type Snapshot struct {
 // Snapshot reads what was recorded so far: some 100 ms for a million contexts. While recording goes
 // on, sums miss calls that are made during the reading.
 func (r *Recorder) Snapshot() (*Snapshot, error) {
-	s := &Snapshot{edges: map[bpf.ExactEdge]uint64{}, threads: map[uint32]bpf.ExactThread{}, objects: map[bpf.ExactAllocation]bpf.ExactAllocations{}}
+	s := &Snapshot{edges: map[bpf.ExactEdge]uint64{}, threads: map[uint32]bpf.ExactThread{},
+		objects: map[bpf.ExactAllocation]bpf.ExactAllocations{}}
 	var err error
 	if s.counts, err = r.objects.ReadCounts(); err != nil {
 		return nil, err

@@ -68,7 +68,8 @@ func (c *Counted) Fail(p *fold.Process, err error) {
 }
 
 // ErrNothingCounted says why there is no profile.
-var ErrNothingCounted = errors.New("the calls of no JVM were counted: it ended before, or the agent cannot attach to it (vmprof-agent doctor lists supported JVMs)")
+var ErrNothingCounted = errors.New("the calls of no JVM were counted: it ended before, or the agent cannot attach to " +
+	"it (vmprof-agent doctor lists supported JVMs)")
 
 // edgesEngine is the engine name of edges that were all counted; the whole contexts in a Profile's
 // CallCounts need no name.
@@ -90,7 +91,8 @@ type Source struct {
 // New returns a source for the call graph with call sites, or for the complete calling context tree
 // of each thread. With objects it also counts the objects that are allocated in each context.
 func New(services *source.Services, edges, objects bool) *Source {
-	return &Source{Counted: NewCounted(services), edges: edges, objects: objects, methods: map[guest.RawFrame]struct{}{}}
+	return &Source{Counted: NewCounted(services), edges: edges, objects: objects,
+		methods: map[guest.RawFrame]struct{}{}}
 }
 
 // Announce keeps the layout of objects in p's VM.

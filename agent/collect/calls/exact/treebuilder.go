@@ -12,7 +12,8 @@ type treeBuilder struct {
 	nodes, before []bpf.ExactNode // by number; those of the earlier snapshot may be fewer
 	first, next   []uint32        // child and sibling, 0 for none
 	roots         []uint32
-	objects       map[uint32][]Allocation // by node, with bpf.ExactLost if it stands for a deeper context; without Context
+	// by node, with bpf.ExactLost if it stands for a deeper context; without Context
+	objects map[uint32][]Allocation
 }
 
 func newTreeBuilder(nodes, before []bpf.ExactNode) *treeBuilder {
@@ -52,7 +53,8 @@ func (b *treeBuilder) allocated(now, before map[bpf.ExactAllocation]bpf.ExactAll
 			continue
 		}
 		b.objects[key.Node] = append(b.objects[key.Node], Allocation{
-			Class: Class{Addr: key.Klass, Epoch: key.ClassEpoch}, Objects: n.Objects - was.Objects, Bytes: n.Bytes - was.Bytes,
+			Class: Class{Addr: key.Klass, Epoch: key.ClassEpoch}, Objects: n.Objects - was.Objects,
+			Bytes: n.Bytes - was.Bytes,
 		})
 	}
 }

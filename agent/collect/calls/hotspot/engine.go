@@ -201,7 +201,8 @@ func (e *Engine) run(ctx context.Context) {
 				continue
 			}
 			wg.Go(func() {
-				if e.Resolver.Attempt(guest.StageListen, own.plan.process.Process, func() { e.listen(round, own) }) != nil {
+				if e.Resolver.Attempt(guest.StageListen, own.plan.process.Process,
+					func() { e.listen(round, own) }) != nil {
 					own.failed = true
 				}
 			})

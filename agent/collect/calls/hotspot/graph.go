@@ -44,7 +44,8 @@ func (e *Engine) Estimate(ctx context.Context, w *source.Closed) map[*fold.Proce
 		}
 		if t.top.All < leastSamples {
 			set(p, calls.Estimated{
-				Note:   fmt.Sprintf("calls of process %d are not estimated: %.0f samples are too few", p.PID, t.top.All),
+				Note: fmt.Sprintf("calls of process %d are not estimated: %.0f samples are too few", p.PID,
+					t.top.All),
 				Extent: e.nothing(&t, "there were too few samples to estimate calls"),
 			})
 			continue
@@ -52,14 +53,17 @@ func (e *Engine) Estimate(ctx context.Context, w *source.Closed) map[*fold.Proce
 		wg.Go(func() { // the pool's workers bound the concurrency
 			var out calls.Estimated
 			var err error
-			if failed := e.Resolver.Attempt(guest.StageWindow, p.Process, func() { out, err = e.estimate(ctx, t) }); failed != nil {
+			if failed := e.Resolver.Attempt(guest.StageWindow, p.Process,
+				func() { out, err = e.estimate(ctx, t) }); failed != nil {
 				err = failed
 			}
 			if err != nil {
-				out = calls.Estimated{Failed: true, Note: fmt.Sprintf("calls of process %d are not estimated: %v", p.PID, err)}
+				out = calls.Estimated{Failed: true, Note: fmt.Sprintf("calls of process %d are not estimated: %v",
+					p.PID, err)}
 				out.Extent = e.nothing(&t, "the estimate failed")
 				if errors.Is(err, context.DeadlineExceeded) {
-					out.Note = fmt.Sprintf("calls of process %d are not estimated: the estimate was not ready in time, because the machine is busy or the "+
+					out.Note = fmt.Sprintf("calls of process %d are not estimated: the estimate was not ready in "+
+						"time, because the machine is busy or the "+
 						"JVM is large", p.PID)
 				}
 			}
@@ -162,7 +166,8 @@ func (own *jvm) until(err error, t task) (kept calls.Estimated, ok bool) {
 	case errors.Is(err, proc.ErrGone):
 		kept.Note = fmt.Sprintf("process %d ended: its calls cover only %v of the window", t.process.PID, part)
 	case errors.Is(err, context.DeadlineExceeded):
-		kept.Note = fmt.Sprintf("the estimate of the calls of process %d was not ready in time: they cover only %v of the window",
+		kept.Note = fmt.Sprintf("the estimate of the calls of process %d was not ready in time: they cover only %v "+
+			"of the window",
 			t.process.PID, part)
 	default:
 		return calls.Estimated{}, false
@@ -225,7 +230,8 @@ func (in *input) graphs(r *estimate.Result, length time.Duration) ([]*profile.Ca
 		}
 		of := byBasis[basis]
 		if of == nil {
-			of = &profile.Calls{Engine: calls.Hotspot, Basis: basis, Graph: &profile.Graph{Limit: fold.MaxEdges}, Intervals: map[profile.Edge]profile.Interval{}}
+			of = &profile.Calls{Engine: calls.Hotspot, Basis: basis, Graph: &profile.Graph{Limit: fold.MaxEdges},
+				Intervals: map[profile.Edge]profile.Interval{}}
 			byBasis[basis] = of
 		}
 		if of.Graph.Add(edge, weight); of.Graph.Weight(edge) > 0 {
@@ -233,7 +239,8 @@ func (in *input) graphs(r *estimate.Result, length time.Duration) ([]*profile.Ca
 		}
 	}
 	var out []*profile.Calls
-	for _, basis := range []profile.Basis{profile.Counted, profile.Estimated, profile.Inferred, profile.Sampled, profile.Unmeasured} {
+	for _, basis := range []profile.Basis{profile.Counted, profile.Estimated, profile.Inferred, profile.Sampled,
+		profile.Unmeasured} {
 		if c := byBasis[basis]; c != nil {
 			out = append(out, c)
 		}

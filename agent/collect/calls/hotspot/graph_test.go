@@ -19,7 +19,8 @@ func sampledWindow(samples ...uint64) *source.Closed {
 	for pid, n := range samples {
 		p := fold.NewProcess(proc.Identity{PID: pid + 1}, true)
 		t := &fold.Thread{}
-		t.Trees[0].Add([]guest.RawFrame{{Frame: bpf.Frame(uint64(bpf.FrameJIT)<<60 | 7<<32 | 0x10), Kind: guest.RawExact}}, n)
+		t.Trees[0].Add([]guest.RawFrame{{Frame: bpf.Frame(uint64(bpf.FrameJIT)<<60 | 7<<32 | 0x10),
+			Kind: guest.RawExact}}, n)
 		w.Window.Processes[p] = map[fold.ThreadKey]*fold.Thread{1: t}
 		w.Processes = append(w.Processes, p)
 	}
@@ -49,11 +50,12 @@ func TestEstimateManyAtOnce(t *testing.T) {
 // A panic over the estimate of one process is counted, and does not affect the estimates of others.
 func TestEstimatePanics(t *testing.T) {
 	e, _ := idleEngine()
-	e.Resolver = guest.NewResolver(guest.Config{Log: slog.New(slog.DiscardHandler), Fault: func(s guest.Stage, pid int) {
-		if s == guest.StageWindow && pid == 1 {
-			panic("hostile")
-		}
-	}})
+	e.Resolver = guest.NewResolver(guest.Config{Log: slog.New(slog.DiscardHandler),
+		Fault: func(s guest.Stage, pid int) {
+			if s == guest.StageWindow && pid == 1 {
+				panic("hostile")
+			}
+		}})
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	w := sampledWindow(leastSamples, leastSamples, 1)

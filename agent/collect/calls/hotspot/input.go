@@ -82,7 +82,10 @@ type codeKey struct {
 }
 
 // newInput combines timer samples (top, from a time of that length) with what breakpoints observed.
-func newInput(g *guest.VM, vm vmruntime.CallCounter, epoch uint32, top fold.TopEdges, heard []observedWindow, length, period, hit time.Duration) *input {
+func newInput(
+	g *guest.VM, vm vmruntime.CallCounter, epoch uint32, top fold.TopEdges, heard []observedWindow, length, period,
+	hit time.Duration,
+) *input {
 	in := emptyInput(g, vm, epoch)
 	in.Input = estimate.Input{
 		Duration: length.Seconds(), CPU: top.All * period.Seconds(), Period: period.Seconds(), HitCost: hit.Seconds(),
@@ -111,7 +114,8 @@ func (in *input) observe(top fold.TopEdges, heard []observedWindow) {
 // addEdges adds timer samples. Edges that differ only in the place within the callee are merged.
 func (in *input) addEdges(top fold.TopEdges) {
 	edges := slices.SortedFunc(maps.Keys(top.Edges), func(a, b fold.TopEdge) int {
-		return cmp.Or(cmp.Compare(top.Edges[b], top.Edges[a]), cmp.Compare(a.At.Frame, b.At.Frame), cmp.Compare(a.From.Frame, b.From.Frame))
+		return cmp.Or(cmp.Compare(top.Edges[b], top.Edges[a]), cmp.Compare(a.At.Frame, b.At.Frame),
+			cmp.Compare(a.From.Frame, b.From.Frame))
 	})
 	type key struct {
 		from   guest.RawFrame
@@ -159,7 +163,8 @@ func (in *input) addBelow(top fold.TopEdges) {
 		sampled[in.Edges[i].Callee] = true
 	}
 	edges := slices.SortedFunc(maps.Keys(top.Below), func(a, b fold.TopEdge) int {
-		return cmp.Or(cmp.Compare(top.Below[b], top.Below[a]), cmp.Compare(a.At.Frame, b.At.Frame), cmp.Compare(a.From.Frame, b.From.Frame))
+		return cmp.Or(cmp.Compare(top.Below[b], top.Below[a]), cmp.Compare(a.At.Frame, b.At.Frame),
+			cmp.Compare(a.From.Frame, b.From.Frame))
 	})
 	most := min(len(in.Edges)+maxBelow, maxEstimated)
 	for _, e := range edges {

@@ -56,7 +56,8 @@ func (v *countingVM) Current(methods []uint64) (map[uint64]vmruntime.Compilation
 }
 
 func (v *countingVM) InlineTree(c vmruntime.Compilation) (*vmruntime.InlineTree, error) {
-	return &vmruntime.InlineTree{Nodes: []vmruntime.InlineNode{{Parent: -1, BCI: -1, Method: c.Method, Calls: []int{7}}}}, nil
+	return &vmruntime.InlineTree{Nodes: []vmruntime.InlineNode{{Parent: -1, BCI: -1, Method: c.Method,
+		Calls: []int{7}}}}, nil
 }
 
 func (v *countingVM) PassingTree(c vmruntime.Compilation) (*vmruntime.InlineTree, error) {
@@ -97,8 +98,10 @@ func inputOf(t *testing.T, vm *countingVM) *input {
 	in.Input = estimate.Input{Duration: 10, CPU: 10, Period: 0.01, HitCost: 1e-5}
 	var top fold.TopEdges
 	top.Add([]guest.RawFrame{{Frame: compiledAt(run, 0x80), Kind: guest.RawExact}}, 990)
-	top.Add([]guest.RawFrame{{Frame: compiledAt(step, 0x80), Kind: guest.RawExact}, {Frame: compiledAt(run, 0x40), Kind: guest.RawReturn}}, 10)
-	window := observedWindow{entries: []bpf.Frame{compiledAt(run, 0x10)}, hits: map[observedHit]int{}, length: 20 * time.Millisecond, ran: 20 * time.Millisecond}
+	top.Add([]guest.RawFrame{{Frame: compiledAt(step, 0x80), Kind: guest.RawExact},
+		{Frame: compiledAt(run, 0x40), Kind: guest.RawReturn}}, 10)
+	window := observedWindow{entries: []bpf.Frame{compiledAt(run, 0x10)}, hits: map[observedHit]int{},
+		length: 20 * time.Millisecond, ran: 20 * time.Millisecond}
 	window.hits[observedHit{callee: compiledAt(run, 0x10)}] = 20
 	heard := make([]observedWindow, 30)
 	for i := range heard {
@@ -142,14 +145,16 @@ func TestCallersBelowTheTop(t *testing.T) {
 	in := inputOf(t, &countingVM{})
 	before := len(in.Edges)
 	call := func(callee, caller uint64) fold.TopEdge {
-		return fold.TopEdge{At: guest.RawFrame{Frame: compiledAt(callee, 0x80)}, From: guest.RawFrame{Frame: compiledAt(caller, 0x40)}}
+		return fold.TopEdge{At: guest.RawFrame{Frame: compiledAt(callee, 0x80)},
+			From: guest.RawFrame{Frame: compiledAt(caller, 0x40)}}
 	}
 	top := fold.TopEdges{Below: map[fold.TopEdge]uint64{
 		call(leaf, run):  2 * maxBelow,
 		call(step, leaf): 1, // it is sampled
 	}}
 	in.addBelow(top)
-	if len(in.Edges) != before+1 || in.methods[in.Codes[in.Edges[before].Callee].Method] != leaf || in.methods[in.Codes[in.Edges[before].Caller].Method] != run {
+	if len(in.Edges) != before+1 || in.methods[in.Codes[in.Edges[before].Callee].Method] != leaf ||
+		in.methods[in.Codes[in.Edges[before].Caller].Method] != run {
 		t.Errorf("%+v", in.Edges[before:])
 	}
 	for site := range uint64(2 * maxBelow) {
@@ -158,7 +163,8 @@ func TestCallersBelowTheTop(t *testing.T) {
 		top.Below[e] = site
 	}
 	in = inputOf(t, &countingVM{})
-	if in.addBelow(top); len(in.Edges) != before+maxBelow || in.methods[in.Codes[in.Edges[before].Caller].Method] != run {
+	if in.addBelow(top); len(in.Edges) != before+maxBelow ||
+		in.methods[in.Codes[in.Edges[before].Caller].Method] != run {
 		t.Errorf("%d calls", len(in.Edges)-before)
 	}
 }
@@ -174,7 +180,8 @@ func TestExtentOfCalls(t *testing.T) {
 	for i := range in.Codes {
 		in.Codes[i].Loop = in.methods[in.Codes[i].Method] == step // its calls are of no code
 	}
-	x = in.extent(&estimate.Result{Calls: []estimate.Call{{Callee: in.method(run)}, {Callee: in.method(step), Basis: profile.Unmeasured}}}, 10*time.Millisecond)
+	x = in.extent(&estimate.Result{Calls: []estimate.Call{{Callee: in.method(run)},
+		{Callee: in.method(step), Basis: profile.Unmeasured}}}, 10*time.Millisecond)
 	if x.There != 2e10 || x.Observed != 9.9e9 || len(x.Missed) != 2 || x.Missed[1].Amount != 1e8 {
 		t.Errorf("%+v", x)
 	}
@@ -224,8 +231,10 @@ func TestCallees(t *testing.T) {
 	if len(sizes) != 3 || sizes["a.M2()V"] != 200 || sizes["a.M3()V"] != 300 || entering != 40*time.Millisecond {
 		t.Errorf("%+v", out.Callees)
 	}
-	if len(out.Sites) != 1 || out.Sites[0].Caller != "a.M2()V" || out.Sites[0].Offset != 7 || out.Sites[0].Calls != 2000 ||
-		!slices.Equal(out.Sites[0].Targets, []profile.VirtualTarget{{Callee: "a.M3()V", Calls: 1400}, {Callee: "a.M1()V", Calls: 300}}) {
+	if len(out.Sites) != 1 || out.Sites[0].Caller != "a.M2()V" || out.Sites[0].Offset != 7 ||
+		out.Sites[0].Calls != 2000 ||
+		!slices.Equal(out.Sites[0].Targets, []profile.VirtualTarget{{Callee: "a.M3()V", Calls: 1400},
+			{Callee: "a.M1()V", Calls: 300}}) {
 		t.Errorf("%+v", out.Sites)
 	}
 }

@@ -110,7 +110,8 @@ func (e *Engine) replan(ctx context.Context, b fold.Busy, own *jvm) {
 	err := e.Resolver.WithVM(ctx, b.Process.Process, func(g *guest.VM) error {
 		wishes, err := e.plan(g, b)
 		if err == nil {
-			made <- plan{process: b.Process, guest: listener.Guest{Identity: b.Identity(), Memory: g.Memory}, wishes: wishes}
+			made <- plan{process: b.Process, guest: listener.Guest{Identity: b.Identity(), Memory: g.Memory},
+				wishes: wishes}
 		}
 		return err
 	})
@@ -229,7 +230,8 @@ func (e *Engine) window(ctx context.Context, own *jvm, w wish) (enough bool) {
 	}
 	// A full window counts up to its last hit: later hits are not in it.
 	ran := max(r.Ran-time.Duration(r.Late)*e.hitTime(), 0)
-	heard := observedWindow{at: proc.Monotonic(), entries: w.frames, hits: map[observedHit]int{}, length: w.duration, ran: ran, capped: r.Capped, partial: r.Busy+r.Left > 0}
+	heard := observedWindow{at: proc.Monotonic(), entries: w.frames, hits: map[observedHit]int{}, length: w.duration,
+		ran: ran, capped: r.Capped, partial: r.Busy+r.Left > 0}
 	epoch := e.Resolver.ClassEpochOf(p.Process)
 	for _, h := range r.Hits {
 		heard.hits[observedHit{h.Callee, fold.CallSite(h.Caller, epoch)}]++

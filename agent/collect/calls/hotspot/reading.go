@@ -62,7 +62,8 @@ func readAll(vm vmruntime.MethodCounter) (r reading, err error) {
 	r = reading{at: proc.Monotonic() - took/2, counted: make(map[uint64]methodCounts, len(counts)), whole: true}
 	for i := range counts {
 		m := &counts[i]
-		c := methodCounts{at: r.at, invocations: m.Invocations + m.Before, before: m.Before, counting: m.Data != 0, unknown: m.Unreadable}
+		c := methodCounts{at: r.at, invocations: m.Invocations + m.Before, before: m.Before, counting: m.Data != 0,
+			unknown: m.Unreadable}
 		for _, s := range m.Sites {
 			n := s.Others
 			for _, row := range s.Rows {
@@ -107,7 +108,8 @@ func (r *reading) rates(p *vmruntime.MethodProfile, now, length time.Duration, t
 	to.Known = true
 	to.Covered = min(seconds/length.Seconds(), 1)
 	if all := invocations - before.invocations; all > 0 && p.Before > before.before {
-		to.Covered *= float64(all-min(p.Before-before.before, all)) / float64(all) // in the others, no calls were counted
+		// in the others, no calls were counted
+		to.Covered *= float64(all-min(p.Before-before.before, all)) / float64(all)
 	}
 	for i := range p.Calls {
 		to.Sites[i].Rate = float64(p.Calls[i].Count-before.of(p.Calls[i].BCI)) / seconds

@@ -46,7 +46,8 @@ func TestFirstReading(t *testing.T) {
 	later := first.at + 10*time.Second
 	profile := func(m uint64) *vmruntime.MethodProfile {
 		return &vmruntime.MethodProfile{
-			Method: m, Counted: true, Invocations: 900, Before: 700, Calls: []vmruntime.CallCount{{BCI: 3}, {BCI: 7, Count: 500}},
+			Method: m, Counted: true, Invocations: 900, Before: 700,
+			Calls: []vmruntime.CallCount{{BCI: 3}, {BCI: 7, Count: 500}},
 		}
 	}
 	rates := func(r *reading, m uint64) estimate.Profile {
@@ -59,13 +60,17 @@ func TestFirstReading(t *testing.T) {
 		known      bool
 		rate, call float64
 	}{
-		{young, true, 160, 50}, {before, true, 100, 20}, {unread, false, 0, 0}, {late, true, 160, 50}, {loop, false, 159.9, 0}, // its entries are counted all the same
+		// its entries are counted all the same
+		{young, true, 160, 50}, {before, true, 100, 20}, {unread, false, 0, 0}, {late, true, 160, 50},
+		{loop, false, 159.9, 0},
 	} {
 		got := rates(&first, test.method)
-		if want := map[uint64]float64{young: 900. / 1600, before: 0.5, late: 900. / 1600}[test.method]; got.Covered != want {
+		if want := map[uint64]float64{young: 900. / 1600, before: 0.5,
+			late: 900. / 1600}[test.method]; got.Covered != want {
 			t.Errorf("method %d: %v of the executions are counted, want %v", test.method, got.Covered, want)
 		}
-		if got.Known != test.known || got.Entered != test.rate || got.Sites[1].Rate != test.call || got.Sites[0].Rate != 0 {
+		if got.Known != test.known || got.Entered != test.rate || got.Sites[1].Rate != test.call ||
+			got.Sites[0].Rate != 0 {
 			t.Errorf("method %d: %+v", test.method, got)
 		}
 	}
@@ -158,14 +163,18 @@ func TestKeptEstimate(t *testing.T) {
 		want string // "" for none
 	}{
 		{own, proc.ErrGone, "process 9 ended: its calls cover only 4s of the window"},
-		{own, context.DeadlineExceeded, "the estimate of the calls of process 9 was not ready in time: they cover only 4s of the window"},
+		{own, context.DeadlineExceeded, "the estimate of the calls of process 9 was not ready in time: they cover " +
+			"only 4s of the window"},
 		{own, context.Canceled, ""},
 		{nil, context.DeadlineExceeded, ""},
-		{&jvm{kept: calls.Estimated{Windows: 7}, keptAt: 14 * time.Second, keptSince: 12 * time.Second}, context.DeadlineExceeded,
+		{&jvm{kept: calls.Estimated{Windows: 7}, keptAt: 14 * time.Second, keptSince: 12 * time.Second},
+			context.DeadlineExceeded,
 			"the estimate of the calls of process 9 was not ready in time: they cover only 2s of the window"},
-		{&jvm{keptAt: 16 * time.Second, keptSince: 15 * time.Second}, context.DeadlineExceeded, ""}, // of the next window
+		// of the next window
+		{&jvm{keptAt: 16 * time.Second, keptSince: 15 * time.Second}, context.DeadlineExceeded, ""},
 		{&jvm{keptAt: 9 * time.Second, keptSince: 5 * time.Second}, context.DeadlineExceeded, ""},
-		{&jvm{keptAt: 14 * time.Second, keptSince: 5 * time.Second}, context.DeadlineExceeded, ""}, // of a longer window
+		// of a longer window
+		{&jvm{keptAt: 14 * time.Second, keptSince: 5 * time.Second}, context.DeadlineExceeded, ""},
 	} {
 		kept, ok := test.own.until(test.err, of)
 		if kept.Note != test.want || ok != (test.want != "") || ok && kept.Windows != 7 {

@@ -71,7 +71,8 @@ func TestEngine(t *testing.T) {
 		t.Fatal(err)
 	}
 	var log buffer
-	e := NewEngine(b.Listener, fixed{selfGuest(t, 1), []Entry{entry(once), entry(twice), entry(never), entry(never2)}}, slog.New(slog.NewTextHandler(&log, nil)))
+	e := NewEngine(b.Listener, fixed{selfGuest(t, 1), []Entry{entry(once), entry(twice), entry(never), entry(never2)}},
+		slog.New(slog.NewTextHandler(&log, nil)))
 	defer e.Close()
 	if s := e.Watches(); s != (calls.Watches{}) || e.Name() != "listener" {
 		t.Errorf("%s began untuned: %+v", e.Name(), s)
@@ -110,7 +111,8 @@ func (e *Engine) ended() uint64 {
 // After a pause has begun and Wait has returned, no call is observed.
 func TestEnginePause(t *testing.T) {
 	b := newBench(t)
-	e := NewEngine(b.Listener, fixed{selfGuest(t, 1), []Entry{entry(once), entry(twice)}}, slog.New(slog.DiscardHandler))
+	e := NewEngine(b.Listener, fixed{selfGuest(t, 1), []Entry{entry(once), entry(twice)}},
+		slog.New(slog.DiscardHandler))
 	defer e.Close()
 	heard := func() uint64 {
 		c, err := b.agent.ReadCounts()
@@ -175,7 +177,8 @@ func TestEngineTake(t *testing.T) {
 		hits += n
 	}
 	s := e.Watches()
-	if n := after[bpf.CallsAttempted] - before[bpf.CallsAttempted]; n != 0 || hits == 0 || len(taken) != int(s.Complete+s.Full+s.Void) {
+	if n := after[bpf.CallsAttempted] - before[bpf.CallsAttempted]; n != 0 || hits == 0 ||
+		len(taken) != int(s.Complete+s.Full+s.Void) {
 		t.Errorf("%d hits in %d windows are taken, %d calls are in the stream: %+v", hits, len(taken), n, s)
 	}
 }
@@ -208,7 +211,8 @@ func TestEngineFailures(t *testing.T) {
 	}{
 		{"a jump", fixed{jump, []Entry{entry(once)}}, func(w calls.Watches) uint64 { return w.Void }, 0},
 		{"no thread", fixed{gone, []Entry{entry(once)}}, func(w calls.Watches) uint64 { return w.Refused }, 0},
-		{"an address of the kernel", fixed{kernel, []Entry{{Address: 1 << 63}}}, func(w calls.Watches) uint64 { return w.Failed }, 1},
+		{"an address of the kernel", fixed{kernel, []Entry{{Address: 1 << 63}}},
+			func(w calls.Watches) uint64 { return w.Failed }, 1},
 	} {
 		var log buffer
 		e := NewEngine(b.Listener, c.source, slog.New(slog.NewTextHandler(&log, nil)))

@@ -67,13 +67,15 @@ type known struct {
 
 func (b *bench) startKnown(t testing.TB, jdk jvm.JDK, threads int, flags ...string) *known {
 	t.Helper()
-	classes, err := needs.JDK(t).Compile(t.Context(), jvm.Build{Sources: os.DirFS("testdata"), Only: []string{"Known.java"}, Release: jvm.MinVersion})
+	classes, err := needs.JDK(t).Compile(t.Context(), jvm.Build{Sources: os.DirFS("testdata"),
+		Only: []string{"Known.java"}, Release: jvm.MinVersion})
 	if err != nil {
 		t.Fatal(err)
 	}
 	g, err := jvm.Start(context.Background(), jvm.Command{ // it ends when its standard input is closed
 		JDK: jdk, Classpath: []string{classes}, Main: "Known", Args: []string{strconv.Itoa(threads)},
-		Flags: append([]string{"-XX:+UseSerialGC", "-Xmx64m", "-XX:CompileCommand=quiet", "-XX:CompileCommand=dontinline,Known::*"}, flags...),
+		Flags: append([]string{"-XX:+UseSerialGC", "-Xmx64m", "-XX:CompileCommand=quiet",
+			"-XX:CompileCommand=dontinline,Known::*"}, flags...),
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -100,7 +102,10 @@ func (b *bench) startKnown(t testing.TB, jdk jvm.JDK, threads int, flags ...stri
 // attach reads the VM's description and passes it to the kernel side.
 func (k *known) attach(t testing.TB) {
 	t.Helper()
-	maps, err := proc.DefaultRoot.Maps(k.PID, func(m *proc.Mapping) bool { return m.Exec && strings.HasSuffix(m.Path, "/libjvm.so") })
+	maps, err := proc.DefaultRoot.Maps(k.PID, func(m *proc.Mapping) bool {
+		return m.Exec &&
+			strings.HasSuffix(m.Path, "/libjvm.so")
+	})
 	if err != nil || len(maps) == 0 {
 		t.Fatalf("libjvm: %v", err)
 	}
@@ -187,7 +192,8 @@ func (k *known) name(site vmruntime.Site) string {
 // method names a frame.
 func (k *known) method(t testing.TB, f bpf.Frame) string {
 	t.Helper()
-	site := vmruntime.Site{PC: k.vm.Layout().Cache.Low + uint64(f.CodeOffset()), Version: f.CompileID(), Method: f.Method(), BCI: f.BCI()}
+	site := vmruntime.Site{PC: k.vm.Layout().Cache.Low + uint64(f.CodeOffset()), Version: f.CompileID(),
+		Method: f.Method(), BCI: f.BCI()}
 	switch f.Kind() {
 	case bpf.FrameJIT:
 		site.Kind = vmruntime.Compiled

@@ -20,7 +20,8 @@ func kernelLayout(l *hotspot.Layout) *bpf.HotspotProcess {
 		WrapperAnchor: l.Thread.WrapperAnchor, EntryWrapperOffset: l.Thread.CallWrapper,
 		MethodConst: l.Method.ConstMethod, ConstMethodSize: l.Method.ConstMethodSize,
 		ConstMethodCodeSize: l.Method.CodeSize,
-		InterpMethod:        l.Interpreter.Method, InterpSenderSp: l.Interpreter.SenderSP, InterpBcp: l.Interpreter.Bytecode,
+		InterpMethod:        l.Interpreter.Method, InterpSenderSp: l.Interpreter.SenderSP,
+		InterpBcp: l.Interpreter.Bytecode,
 	}
 	for i, heap := range l.Cache.Heaps {
 		h.Heaps[i] = bpf.CodeHeap{Low: heap.Low, High: heap.High, SegmentMap: heap.Segmap}

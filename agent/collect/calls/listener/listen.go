@@ -17,7 +17,8 @@ func (l *Listener) Listen(ctx context.Context, g Guest, entries []Entry, w Windo
 	}
 	var before snapshot
 	request := watch.Request{
-		Identity: g.Identity, Addresses: addresses(entries), Threads: g.Threads, Duration: w.Duration, Hits: w.MaxHits, Deliver: w.Deliver,
+		Identity: g.Identity, Addresses: addresses(entries), Threads: g.Threads, Duration: w.Duration, Hits: w.MaxHits,
+		Deliver: w.Deliver,
 		Before: func() (err error) {
 			before, err = snap(&g, entries)
 			return err

@@ -174,7 +174,8 @@ func TestListenerHangs(t *testing.T) {
 	b := newBench(t)
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	bp, err := attach.NewBreakpoints(b.objects.ListenerBreakpoint, []uint64{entry(once).Address}, []int{unix.Gettid()}, 6)
+	bp, err := attach.NewBreakpoints(b.objects.ListenerBreakpoint, []uint64{entry(once).Address}, []int{unix.Gettid()},
+		6)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -249,7 +250,8 @@ func TestListenIsCancelled(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	heard := make(chan error, 1)
 	go func() {
-		_, err := b.Listen(ctx, g, []Entry{entry(never), entry(once), entry(twice)}, Window{Duration: MaxDuration, MaxHits: MaxHits})
+		_, err := b.Listen(ctx, g, []Entry{entry(never), entry(once), entry(twice)},
+			Window{Duration: MaxDuration, MaxHits: MaxHits})
 		heard <- err
 	}()
 	// Until the window is open, or has been: it may reach its limit between two checks.
@@ -333,11 +335,16 @@ func TestListenVoid(t *testing.T) {
 			}
 			return push
 		}, nil, ErrJump},
-		{"becomes a jump", func(look int, _ uint64) []byte { return [][]byte{push, jump}[look-1] }, nil, watch.ErrChanged},
-		{"a barrier behind the first instruction", func(look int, _ uint64) []byte { return append(make([]byte, 40), byte(look)) }, nil, watch.ErrChanged},
+		{"becomes a jump", func(look int, _ uint64) []byte { return [][]byte{push, jump}[look-1] }, nil,
+			watch.ErrChanged},
+		{"a barrier behind the first instruction", func(look int,
+			_ uint64) []byte {
+			return append(make([]byte, 40), byte(look))
+		}, nil, watch.ErrChanged},
 		{"is gone", func(look int, _ uint64) []byte { return [][]byte{push, nil}[look-1] }, nil, watch.ErrChanged},
 		{"was gone", func(int, uint64) []byte { return nil }, nil, watch.ErrChanged},
-		{"not entered any more", func(int, uint64) []byte { return push }, func(e Entry) bool { return e != entries[1] }, watch.ErrChanged},
+		{"not entered any more", func(int, uint64) []byte { return push },
+			func(e Entry) bool { return e != entries[1] }, watch.ErrChanged},
 	} {
 		g := selfGuest(t, 1)
 		g.Memory, g.Current = &changing{at: c.at}, c.current
@@ -424,7 +431,8 @@ func TestListeningChild(t *testing.T) {
 	g := Guest{Identity: id, Memory: mem, Threads: []int{number(tid)}}
 	os.Stdout.WriteString("listening\n")
 	for { // the parent is the same program: its functions are at the same addresses
-		_, err := b.Listen(t.Context(), g, []Entry{entry(never), entry(never2), entry(never3)}, Window{Duration: MaxDuration, MaxHits: MaxHits})
+		_, err := b.Listen(t.Context(), g, []Entry{entry(never), entry(never2), entry(never3)},
+			Window{Duration: MaxDuration, MaxHits: MaxHits})
 		if err != nil && !errors.Is(err, attach.ErrBreakpointsBusy) { // the parent tests its registers
 			t.Fatal(err)
 		}
@@ -447,7 +455,8 @@ func TestListenerIsKilled(t *testing.T) {
 	line, err := bufio.NewReader(stdout).ReadString('\n')
 	stands := false
 	for attempt := 0; err == nil && !stands && attempt < 2000; attempt++ {
-		_, busy := b.Listen(t.Context(), g, []Entry{entry(never), entry(never2)}, Window{Duration: time.Millisecond, MaxHits: 5})
+		_, busy := b.Listen(t.Context(), g, []Entry{entry(never), entry(never2)},
+			Window{Duration: time.Millisecond, MaxHits: 5})
 		stands = errors.Is(busy, attach.ErrBreakpointsBusy)
 	}
 	_ = agent.Process.Kill()
@@ -480,7 +489,8 @@ func BenchmarkListen(b *testing.B) {
 			defer runtime.UnlockOSThread()
 			begin := proc.OwnThreadTime()
 			for b.Loop() {
-				if _, err := bench.Listen(b.Context(), g, []Entry{entry(never), entry(never2), entry(never3)}, Window{Duration: 100 * time.Microsecond, MaxHits: 10}); err != nil {
+				if _, err := bench.Listen(b.Context(), g, []Entry{entry(never), entry(never2), entry(never3)},
+					Window{Duration: 100 * time.Microsecond, MaxHits: 10}); err != nil {
 					b.Fatal(err)
 				}
 			}

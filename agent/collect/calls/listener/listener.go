@@ -23,7 +23,8 @@ func Open(o *bpf.Objects, w *watch.Watcher) (*Listener, error) {
 	if err != nil {
 		return nil, err
 	}
-	program := watch.Program{Breakpoint: objects.ListenerBreakpoint, Watches: objects.ListenerWatches, Ends: objects.WatchEnds}
+	program := watch.Program{Breakpoint: objects.ListenerBreakpoint, Watches: objects.ListenerWatches,
+		Ends: objects.WatchEnds}
 	observer, err := w.Attach(program, &bpf.CallWatch{})
 	if err != nil {
 		return nil, errors.Join(err, objects.Close())

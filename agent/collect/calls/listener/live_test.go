@@ -137,7 +137,8 @@ func TestLiveKnown(t *testing.T) {
 				}
 				c := b.Cost()
 				windows := len(tallies["d"].hits)
-				t.Logf("%d windows, %d hits of %v each, arming %v a window", windows, c.Hits-before.Hits, c.HitTime, (c.Arming-before.Arming)/time.Duration(windows))
+				t.Logf("%d windows, %d hits of %v each, arming %v a window", windows, c.Hits-before.Hits, c.HitTime,
+					(c.Arming-before.Arming)/time.Duration(windows))
 			})
 		}
 	}
@@ -152,7 +153,8 @@ func (k *known) compare(t *testing.T, name string, want map[string]float64, y *t
 	}
 	ratio, standardError := y.ratio()
 	got := 8 * ratio
-	t.Logf("%s: %.3f calls a step, want %v (%+.1f%%, standard error %.1f%%) from %v", name, got, sum, 100*(got/sum-1), 100*standardError/ratio, y.callers)
+	t.Logf("%s: %.3f calls a step, want %v (%+.1f%%, standard error %.1f%%) from %v", name, got, sum, 100*(got/sum-1),
+		100*standardError/ratio, y.callers)
 	if math.Abs(got/sum-1) > tolerance {
 		t.Errorf("%s: %.3f calls a step, want %v within %v", name, got, sum, tolerance)
 	}
@@ -172,9 +174,11 @@ func TestLiveInterpretedCaller(t *testing.T) {
 	b := newBench(t)
 	for _, jdk := range needs.JDKs(t) {
 		t.Run(jdk.String(), func(t *testing.T) {
-			k := b.startKnown(t, jdk, 1, "-XX:-TieredCompilation", "-XX:CompileCommand=exclude,Known::step", "-XX:CompileCommand=exclude,Known::work")
+			k := b.startKnown(t, jdk, 1, "-XX:-TieredCompilation", "-XX:CompileCommand=exclude,Known::step",
+				"-XX:CompileCommand=exclude,Known::work")
 			entries := k.compiled(t)
-			r, err := b.Listen(t.Context(), k.Guest, []Entry{entries["b"], entries["g"]}, Window{Duration: MaxDuration, MaxHits: MaxHits})
+			r, err := b.Listen(t.Context(), k.Guest, []Entry{entries["b"], entries["g"]},
+				Window{Duration: MaxDuration, MaxHits: MaxHits})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -209,7 +213,8 @@ func TestLiveReplacedVersion(t *testing.T) {
 							continue
 						}
 						e := Entry{Address: c.VerifiedEntry, Version: c.Version}
-						_, err := b.Listen(t.Context(), k.Guest, []Entry{e}, Window{Duration: time.Millisecond, MaxHits: 10})
+						_, err := b.Listen(t.Context(), k.Guest, []Entry{e},
+							Window{Duration: time.Millisecond, MaxHits: 10})
 						if !errors.Is(err, ErrJump) {
 							t.Errorf("replaced version of %s: %v", name, err)
 						}

@@ -18,8 +18,10 @@ const (
 // A Window limits how long to watch.
 type Window struct {
 	Duration time.Duration // of wall time, up to MaxDuration
-	MaxHits  int           // of all entries and threads together: the window ends with the last one; up to the constant MaxHits
-	Deliver  bool          // put the calls into the agent's event stream, too (struct call)
+	// of all entries and threads together: the window ends with the last one; up to the constant
+	// MaxHits
+	MaxHits int
+	Deliver bool // put the calls into the agent's event stream, too (struct call)
 }
 
 func (w Window) check(entries int) error {
@@ -56,7 +58,8 @@ type Result struct {
 func hitsOf(w *bpf.CallWatch) []Hit {
 	hits := make([]Hit, min(w.Watch.Claimed, w.Watch.Limit, MaxHits))
 	for i, h := range w.Hits[:len(hits)] {
-		hits[i] = Hit{Entry: int(h.Entry), Thread: int(h.Tid), Time: h.Time, Callee: bpf.Frame(h.Callee), Caller: bpf.Frame(h.Caller), CalleeDepth: h.CalleeDepth, CallerDepth: h.CallerDepth}
+		hits[i] = Hit{Entry: int(h.Entry), Thread: int(h.Tid), Time: h.Time, Callee: bpf.Frame(h.Callee),
+			Caller: bpf.Frame(h.Caller), CalleeDepth: h.CalleeDepth, CallerDepth: h.CallerDepth}
 	}
 	return hits
 }

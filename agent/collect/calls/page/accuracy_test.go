@@ -57,7 +57,8 @@ func TestLiveAccuracy(t *testing.T) {
 		for cell := range strings.SplitSeq(*cells, ",") {
 			t.Run(program+"/"+cell, func(t *testing.T) {
 				a := measure(t, vm, program, cell)
-				t.Logf("%s %s: overlap %.1f%% (%.1f%% without weights), cost %.2f%% (measured %+.2f%%), %d samples, %d edges, at last %v",
+				t.Logf("%s %s: overlap %.1f%% (%.1f%% without weights), cost %.2f%% (measured %+.2f%%), %d samples, "+
+					"%d edges, at last %v",
 					program, cell, a.overlap, a.plain, 100*a.cost, 100*(a.ratio-1), a.samples, a.edges, a.rate)
 				if program == "adversary" && strings.HasSuffix(cell, "%") && a.overlap < 95 {
 					t.Errorf("overlap %.1f%%", a.overlap)

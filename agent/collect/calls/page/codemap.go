@@ -235,7 +235,10 @@ func (v *version) add(sites []site) {
 
 // line is the line of the call that returns to offset, 0 if that is unknown.
 func (v *version) line(offset uint32) uint32 {
-	i, ok := slices.BinarySearchFunc(v.sites, offset, func(s site, offset uint32) int { return cmp.Compare(s.offset, offset) })
+	i, ok := slices.BinarySearchFunc(v.sites, offset, func(s site,
+		offset uint32) int {
+		return cmp.Compare(s.offset, offset)
+	})
 	if !ok {
 		return 0
 	}

@@ -38,7 +38,8 @@ func TestHitCost(t *testing.T) {
 				for range s.n {
 					last[s.tid] += s.gap
 					h.observe(&bpf.Call{
-						Header: bpf.Header{Tid: s.tid, Time: last[s.tid]}, Attachment: 1, Stride: s.stride, Burst: s.burst,
+						Header: bpf.Header{Tid: s.tid, Time: last[s.tid]}, Attachment: 1, Stride: s.stride,
+						Burst: s.burst,
 					})
 				}
 			}

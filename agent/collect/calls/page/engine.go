@@ -100,7 +100,8 @@ func New(opt Options) (_ *Engine, err error) {
 		}
 	}()
 	e.tick = measureTick(e.objects.BurstArm)
-	e.probes = newProbes(&e.objects, opt.Proc, proc.NewPool(proc.PoolOptions{FirstDeadline: firstSearch}), opt.CountRead)
+	e.probes = newProbes(&e.objects, opt.Proc, proc.NewPool(proc.PoolOptions{FirstDeadline: firstSearch}),
+		opt.CountRead)
 	if err := e.listen(opt.Socket); err != nil {
 		return nil, err
 	}
@@ -212,7 +213,8 @@ func (e *Engine) edge(c *bpf.Call) (profile.Edge, bool) {
 		e.tally.unresolved(causeCaller)
 		return profile.Edge{Caller: native, Site: profile.Site{Offset: -1}, Callee: callee}, true
 	}
-	return profile.Edge{Caller: caller, Site: profile.Site{Line: clip(line), Offset: clip(offset)}, Callee: callee}, true
+	return profile.Edge{Caller: caller, Site: profile.Site{Line: clip(line), Offset: clip(offset)}, Callee: callee},
+		true
 }
 
 // Fold names and weighs a call of the event stream. Once its burst is over, add gets its edge and

@@ -256,12 +256,14 @@ func TestLiveLongNops(t *testing.T) {
 	if !attach.ReplacesNops() {
 		t.Skip("needs a kernel that replaces NOPs of five bytes: 6.18")
 	}
-	header := strings.Replace(headers.Header, `VMPROF_SITE_ON_("nop",`, `VMPROF_SITE_ON_(".byte 0x0f, 0x1f, 0x44, 0, 0",`, 1)
+	header := strings.Replace(headers.Header, `VMPROF_SITE_ON_("nop",`,
+		`VMPROF_SITE_ON_(".byte 0x0f, 0x1f, 0x44, 0, 0",`, 1)
 	if err := os.WriteFile(filepath.Join(dir, "vmprof.h"), []byte(header), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	bin := filepath.Join(dir, "guest")
-	if out, err := exec.Command("cc", "-O2", "-I", dir, "-o", bin, "testdata/guest.c", "-lpthread").CombinedOutput(); err != nil {
+	if out, err := exec.Command("cc", "-O2", "-I", dir, "-o", bin, "testdata/guest.c",
+		"-lpthread").CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	cmd := exec.CommandContext(t.Context(), bin, "1", "1", "1")
@@ -273,7 +275,8 @@ func TestLiveLongNops(t *testing.T) {
 	cmd.Process.Kill()
 	cmd.Wait()
 	said, err := os.ReadFile(log.Name())
-	if stats := s.Stats(); stats.Refused["probes"] == 0 || stats.Accepted != 0 || !strings.Contains(string(said), "one-byte nop") {
+	if stats := s.Stats(); stats.Refused["probes"] == 0 || stats.Accepted != 0 ||
+		!strings.Contains(string(said), "one-byte nop") {
 		t.Errorf("%+v, %v\n%s", stats, err, said)
 	}
 }

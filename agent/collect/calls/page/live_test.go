@@ -157,7 +157,8 @@ var buildGuest func() (path string, err error)
 
 func compileGuest(dir string) (string, error) {
 	bin := filepath.Join(dir, "guest")
-	out, err := exec.Command("cc", "-O2", "-I", "../../../../contrib/guest", "-o", bin, "testdata/guest.c", "-lpthread").CombinedOutput()
+	out, err := exec.Command("cc", "-O2", "-I", "../../../../contrib/guest", "-o", bin, "testdata/guest.c",
+		"-lpthread").CombinedOutput()
 	if err != nil {
 		return "", fmt.Errorf("%w: %s", err, out)
 	}

@@ -154,7 +154,9 @@ func (a *attachment) close() {
 
 // register passes the locations of the arguments of vmprof's probes to the kernel side. kinds are
 // the probes of the sites.
-func (a *attachment) register(machine elf.Machine, f *os.File, all []elffile.Probe) (sites []attach.Site, kinds []bpf.BurstProbe, err error) {
+func (a *attachment) register(
+	machine elf.Machine, f *os.File, all []elffile.Probe,
+) (sites []attach.Site, kinds []bpf.BurstProbe, err error) {
 	for _, probe := range all {
 		s, err := siteOf(probe)
 		if err != nil {
@@ -181,7 +183,8 @@ func (a *attachment) register(machine elf.Machine, f *os.File, all []elffile.Pro
 			return nil, nil, fmt.Errorf("register site: %w", err)
 		}
 		kinds = append(kinds, bpf.BurstProbe(s.Probe))
-		sites = append(sites, attach.Site{Offset: probe.Offset, RefCtrOffset: probe.SemaphoreOffset, Cookie: uint64(number)})
+		sites = append(sites, attach.Site{Offset: probe.Offset, RefCtrOffset: probe.SemaphoreOffset,
+			Cookie: uint64(number)})
 	}
 	return sites, kinds, nil
 }

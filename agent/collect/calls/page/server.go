@@ -133,7 +133,8 @@ func (h *host) failed(err error) {
 	h.tally.refused(causePanic)
 	var panicked *proc.PanicError
 	if errors.As(err, &panicked) {
-		h.log.Error("the agent failed to handle a VM with vmprof.h; please report this", "err", err, "stack", string(panicked.Stack))
+		h.log.Error("the agent failed to handle a VM with vmprof.h; please report this", "err", err, "stack",
+			string(panicked.Stack))
 	}
 }
 

@@ -19,7 +19,8 @@ func TestListen(t *testing.T) {
 	if st, err := os.Stat(path); err != nil || st.Mode().Perm() != 0o666 {
 		t.Errorf("mode of %s is %v, %v", path, st.Mode(), err)
 	}
-	if _, err := listen(path); err == nil || !strings.Contains(err.Error(), "another agent") || !strings.Contains(err.Error(), "--guest-socket") {
+	if _, err := listen(path); err == nil || !strings.Contains(err.Error(), "another agent") ||
+		!strings.Contains(err.Error(), "--guest-socket") {
 		t.Errorf("a second agent: %v", err)
 	}
 }

@@ -34,7 +34,8 @@ type gone struct {
 }
 
 func newTable() *table {
-	return &table{present: map[uint32]*guest{}, byPID: map[int]*guest{}, recent: map[proc.Identity]time.Time{}, users: map[uint32]int{}}
+	return &table{present: map[uint32]*guest{}, byPID: map[int]*guest{}, recent: map[proc.Identity]time.Time{},
+		users: map[uint32]int{}}
 }
 
 // enter counts a connection of a user, unless it has too many.

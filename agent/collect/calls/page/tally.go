@@ -7,13 +7,14 @@ import (
 
 // Stats describe what the engine did with processes. Counters never decrease.
 type Stats struct {
-	Guests     int               // gauge: connected now
-	Accepted   uint64            // counter: accepted connections
-	Refused    map[string]uint64 // counter: refused connections, by cause
-	Messages   uint64            // counter: accepted registrations
-	Ignored    map[string]uint64 // counter: rejected registrations, by cause: malformed, methods, bytes, …
-	Resolved   uint64            // counter: calls that became edges
-	Unresolved map[string]uint64 // counter: calls that did not become edges, or not completely, by cause: guest, callee; caller
+	Guests   int               // gauge: connected now
+	Accepted uint64            // counter: accepted connections
+	Refused  map[string]uint64 // counter: refused connections, by cause
+	Messages uint64            // counter: accepted registrations
+	Ignored  map[string]uint64 // counter: rejected registrations, by cause: malformed, methods, bytes, …
+	Resolved uint64            // counter: calls that became edges
+	// counter: calls that did not become edges, or not completely, by cause: guest, callee; caller
+	Unresolved map[string]uint64
 	Unweighed  map[string]uint64 // counter: resolved calls that Fold hands out no edge for, by cause: calibration, time
 }
 
@@ -36,7 +37,8 @@ type tally struct {
 // newTally has every cause from the start, so that all series of a metric exist before the first
 // failure.
 func newTally() *tally {
-	t := &tally{s: Stats{Refused: map[string]uint64{causePeer: 0, causePanic: 0}, Ignored: map[string]uint64{}, Unresolved: map[string]uint64{}}}
+	t := &tally{s: Stats{Refused: map[string]uint64{causePeer: 0, causePanic: 0}, Ignored: map[string]uint64{},
+		Unresolved: map[string]uint64{}}}
 	for r := refusal(1); r < refusalCount; r++ {
 		t.s.Refused[refusalNames[r]] = 0
 	}

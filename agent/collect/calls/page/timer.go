@@ -103,7 +103,8 @@ func (t *Timer) Close() error { return t.close() }
 
 // admit implements owner.
 func (t *Timer) admit(g *guest) (page int, err error) {
-	timed := &timed{pid: g.peer.id.PID, methods: map[uint32]*timedMethod{}, names: map[[2]uint32]string{}, lost: map[string]uint64{}}
+	timed := &timed{pid: g.peer.id.PID, methods: map[uint32]*timedMethod{}, names: map[[2]uint32]string{},
+		lost: map[string]uint64{}}
 	t.mu.Lock()
 	g.timed = timed
 	t.mu.Unlock()
@@ -115,7 +116,8 @@ func (t *Timer) admit(g *guest) (page int, err error) {
 	if err := timed.page.Truncate(maxPage); err != nil {
 		return 0, fmt.Errorf("make page: %w", err)
 	}
-	if _, err := unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, unix.F_SEAL_SHRINK|unix.F_SEAL_GROW|unix.F_SEAL_SEAL); err != nil {
+	if _, err := unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS,
+		unix.F_SEAL_SHRINK|unix.F_SEAL_GROW|unix.F_SEAL_SEAL); err != nil {
 		return 0, fmt.Errorf("make page: %w", err)
 	}
 	memory, err := newMemory(t.opt.Loops)

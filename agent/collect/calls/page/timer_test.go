@@ -27,7 +27,8 @@ func buildTimed(t *testing.T, header string) string {
 		t.Fatal(err)
 	}
 	bin := filepath.Join(dir, "timed")
-	out, err := exec.Command("cc", "-O2", "-Wall", "-Wextra", "-I", dir, "-o", bin, "testdata/timed.c", "-lpthread").CombinedOutput()
+	out, err := exec.Command("cc", "-O2", "-Wall", "-Wextra", "-I", dir, "-o", bin, "testdata/timed.c",
+		"-lpthread").CombinedOutput()
 	if errors.Is(err, exec.ErrNotFound) && os.Getenv("CI") != "true" {
 		t.Skip("needs a C compiler")
 	}
@@ -94,11 +95,13 @@ func (g *timedGuest) run(t *testing.T, order string) (truth map[[3]uint32]uint64
 	}
 }
 
-var timedNames = map[string]uint32{"leaf": 1, "recursive": 2, "jumper": 3, "nest": 6, "merged": 7, "deep": 8, "flood": 10}
+var timedNames = map[string]uint32{"leaf": 1, "recursive": 2, "jumper": 3, "nest": 6, "merged": 7, "deep": 8,
+	"flood": 10}
 
 func newTestTimer(t *testing.T, socket string) *Timer {
 	t.Helper()
-	timer, err := NewTimer(TimerOptions{Socket: socket, Loops: true, Method: func(name string) bool { return name != "other" }})
+	timer, err := NewTimer(TimerOptions{Socket: socket, Loops: true,
+		Method: func(name string) bool { return name != "other" }})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -106,7 +109,9 @@ func newTestTimer(t *testing.T, socket string) *Timer {
 }
 
 // takeAll runs the guest and returns all timings that it took.
-func takeAll(t *testing.T, timer *Timer, guest *timedGuest) (list []timing.Timing, truth map[[3]uint32]uint64, lost map[string]uint64) {
+func takeAll(
+	t *testing.T, timer *Timer, guest *timedGuest,
+) (list []timing.Timing, truth map[[3]uint32]uint64, lost map[string]uint64) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan struct{})
@@ -153,7 +158,8 @@ func checkTimed(t *testing.T, timer *Timer, list []timing.Timing, truth map[[3]u
 		if one.Region.Method == "merged" && one.Region.Loop == 1 && one.Runs != 4 {
 			t.Fatalf("merged timing %+v", one)
 		}
-		if name := map[uint64]string{0: "plain", 1: "slow"}[one.Version.ID]; one.Region.Method == "leaf" && one.Version.Name != name {
+		if name := map[uint64]string{0: "plain", 1: "slow"}[one.Version.ID]; one.Region.Method == "leaf" &&
+			one.Version.Name != name {
 			t.Fatalf("timing %+v, want version %q", one, name)
 		}
 	}
@@ -170,7 +176,8 @@ func checkTimed(t *testing.T, timer *Timer, list []timing.Timing, truth map[[3]u
 	if len(got) != len(truth) {
 		t.Errorf("timings %v, want %v", got, truth)
 	}
-	for cause, n := range map[string]uint64{causeAbandoned: lost["abandoned"], causeDeep: lost["deep"], causeUnmatched: lost["unmatched"]} {
+	for cause, n := range map[string]uint64{causeAbandoned: lost["abandoned"], causeDeep: lost["deep"],
+		causeUnmatched: lost["unmatched"]} {
 		if stats.Lost[cause] != n {
 			t.Errorf("lost %v, want %d %q", stats.Lost, n, cause)
 		}
@@ -178,7 +185,8 @@ func checkTimed(t *testing.T, timer *Timer, list []timing.Timing, truth map[[3]u
 	// The shortest ones, as any may be interrupted. If an inner timer ended its outer one, the
 	// outer timing would be shorter than the work.
 	for key, least := range map[[3]uint32]time.Duration{
-		{1, 0, 0}: 20, {1, 1, 0}: 40, {3, 0, 0}: 50, {6, 0, 0}: 150, {6, 0, 1}: 15, {6, 0, 2}: 5, {7, 0, 0}: 200, {7, 0, 1}: 40,
+		{1, 0, 0}: 20, {1, 1, 0}: 40, {3, 0, 0}: 50, {6, 0, 0}: 150, {6, 0, 1}: 15, {6, 0, 2}: 5, {7, 0, 0}: 200,
+		{7, 0, 1}: 40,
 	} {
 		least *= time.Microsecond
 		if d := shortest[key]; d < least*90/100 || d > 3*least {
@@ -189,7 +197,8 @@ func checkTimed(t *testing.T, timer *Timer, list []timing.Timing, truth map[[3]u
 		t.Errorf("the parts of invocations with loops are %v, want %v", parts, whole)
 	}
 	cost, within := timer.Cost()
-	if cost < 10*time.Nanosecond || cost > 20*time.Microsecond || within < 0 { // the clock may be too coarse for an error
+	// the clock may be too coarse for an error
+	if cost < 10*time.Nanosecond || cost > 20*time.Microsecond || within < 0 {
 		t.Errorf("a timing costs %v ± %v", cost, within)
 	}
 	t.Logf("%d timings, lost %v, cost %v ± %v", stats.Taken, stats.Lost, cost, within)
@@ -207,7 +216,8 @@ func TestTimer(t *testing.T) {
 		timer := newTestTimer(t, socket)
 		list, truth, lost := takeAll(t, timer, guest)
 		checkTimed(t, timer, list, truth, lost)
-		if targets := timer.Targets(); len(targets) != 1 || len(targets[0].Methods) != 11 || len(targets[0].Audited) != 10 || targets[0].Problem != "" {
+		if targets := timer.Targets(); len(targets) != 1 || len(targets[0].Methods) != 11 ||
+			len(targets[0].Audited) != 10 || targets[0].Problem != "" {
 			t.Errorf("targets %+v", targets)
 		}
 		if err := timer.Close(); err != nil {
@@ -225,7 +235,8 @@ func TestTimer(t *testing.T) {
 // A process whose header does not support timings connects, and the timer reports that.
 func TestTimerOldHeader(t *testing.T) {
 	socket := filepath.Join(t.TempDir(), "guest.sock")
-	old := strings.Replace(headers.Header, "VMPROF_REFUSED_, VMPROF_TIMINGS_ }", "VMPROF_REFUSED_, VMPROF_TIMINGS_ = 99 }", 1)
+	old := strings.Replace(headers.Header, "VMPROF_REFUSED_, VMPROF_TIMINGS_ }",
+		"VMPROF_REFUSED_, VMPROF_TIMINGS_ = 99 }", 1)
 	if old == headers.Header {
 		t.Fatal("the header has changed: change this test")
 	}

@@ -52,7 +52,8 @@ type entry struct {
 func decodeEntry(b []byte) entry {
 	_ = b[entrySize-1]
 	return entry{
-		sequence: u32(b), method: u32(b[4:]), version: u32(b[8:]), loop: u32(b[12:]), duration: u64(b[16:]), part: u64(b[24:]),
+		sequence: u32(b), method: u32(b[4:]), version: u32(b[8:]), loop: u32(b[12:]), duration: u64(b[16:]),
+		part: u64(b[24:]),
 		runs: u32(b[32:]), timers: u32(b[36:]), points: u32(b[40:]), thread: u32(b[44:]),
 	}
 }
@@ -112,7 +113,8 @@ func newMemory(loops bool) (_ *memory, err error) {
 		return nil, fmt.Errorf("make memory for timings: %w", err)
 	}
 	// The process cannot change its size: so its cost is bounded.
-	if _, err := unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, unix.F_SEAL_SHRINK|unix.F_SEAL_GROW|unix.F_SEAL_SEAL); err != nil {
+	if _, err := unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS,
+		unix.F_SEAL_SHRINK|unix.F_SEAL_GROW|unix.F_SEAL_SEAL); err != nil {
 		return nil, fmt.Errorf("seal memory for timings: %w", err)
 	}
 	if loops {

@@ -107,7 +107,8 @@ func FuzzTimings(f *testing.F) {
 			t.Fatal(err)
 		}
 		writeHead(t, m, 0, head)
-		guest := &timed{memory: m, methods: map[uint32]*timedMethod{7: {name: "f", versions: map[uint32]bool{}, loops: map[uint32]bool{}}},
+		guest := &timed{memory: m, methods: map[uint32]*timedMethod{7: {name: "f", versions: map[uint32]bool{},
+			loops: map[uint32]bool{}}},
 			names: map[[2]uint32]string{}, lost: map[string]uint64{}}
 		n := 0
 		err := m.drain(takeAtMost, func(e *entry) {
@@ -116,7 +117,8 @@ func FuzzTimings(f *testing.F) {
 				return
 			}
 			n++
-			if one.Region.Method != "f" || one.Runs == 0 || one.Thread < 0 || one.Duration > 24*time.Hour || one.Part > one.Duration+time.Millisecond {
+			if one.Region.Method != "f" || one.Runs == 0 || one.Thread < 0 || one.Duration > 24*time.Hour ||
+				one.Part > one.Duration+time.Millisecond {
 				t.Fatalf("%+v", one)
 			}
 		})

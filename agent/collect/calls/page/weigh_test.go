@@ -89,24 +89,30 @@ func TestWeigher(t *testing.T) {
 		held  bool    // until the flush
 	}{
 		{name: "a burst that took a tick's time stands for what it saw", rate: profile.Burst{Stride: 100, Samples: 3},
-			calls: []*bpf.Call{sample(1, 100, 50, 1, 2*ms), sample(1, 100, 150, 1, 5*ms), sample(1, 100, 250, 1, 10*ms)}, want: 250},
+			calls: []*bpf.Call{sample(1, 100, 50, 1, 2*ms), sample(1, 100, 150, 1, 5*ms),
+				sample(1, 100, 250, 1, 10*ms)}, want: 250},
 		{name: "and its ticks for as much each", rate: profile.Burst{Stride: 100, Samples: 3},
-			calls: []*bpf.Call{sample(1, 100, 50, 1, 2*ms), sample(1, 100, 150, 3, 25*ms), sample(1, 100, 250, 4, 40*ms)}, want: 250},
+			calls: []*bpf.Call{sample(1, 100, 50, 1, 2*ms), sample(1, 100, 150, 3, 25*ms),
+				sample(1, 100, 250, 4, 40*ms)}, want: 250},
 		{name: "a long wait for the first call counts", rate: profile.Burst{Stride: 100, Samples: 2},
 			calls: []*bpf.Call{sample(1, 100, 100, 101, 1000*ms), sample(1, 100, 200, 101, 1010*ms)}, want: 200},
 		{name: "what was cut has its part of the tick", rate: profile.Burst{Stride: 100, Samples: 4},
 			calls: []*bpf.Call{sample(1, 100, 100, 1, 10*ms)}, want: 25, held: true},
 		{name: "and all of the ticks that it saw go by", rate: profile.Burst{Stride: 100, Samples: 4},
 			calls: []*bpf.Call{sample(1, 100, 100, 11, 10*ms)}, want: 1025, held: true},
-		{name: "a burst without an end is handed out when the next begins, of which not enough is known", rate: profile.Burst{Stride: 100, Samples: 64},
+		{name: "a burst without an end is handed out when the next begins, of which not enough is known",
+			rate:  profile.Burst{Stride: 100, Samples: 64},
 			calls: []*bpf.Call{sample(1, 100, 100, 1, 10*ms), sample(2, 1000, 1, 1, 10)}, want: 101, held: true},
 		{name: "a calibration is no sample, but its tick counts", rate: profile.Burst{Stride: 100, Samples: 1},
 			calls: []*bpf.Call{sample(1, 1, 1, 1, ms), sample(2, 100, 100, 1, 10*ms)}, want: 200},
 		{name: "too small to be weighed", rate: profile.Burst{Stride: 1, Samples: 2},
 			calls: []*bpf.Call{sample(1, 1, 1, 1, ms), sample(1, 1, 2, 1, 2*ms)}, want: 2},
-		{name: "a burst that took less time than its hits is left out, but not its tick", rate: profile.Burst{Stride: 100, Samples: 3}, cost: costs{hit: 650},
-			calls: []*bpf.Call{sample(1, 100, 210, 1, 500), sample(2, 100, 100, 1, 2*ms), sample(2, 100, 200, 1, 4*ms), sample(2, 100, 300, 1, 10*ms+2*650)}, want: 600},
-		{name: "half of what hits take is possible", rate: profile.Burst{Stride: 100, Samples: 3}, cost: costs{hit: 10 * us},
+		{name: "a burst that took less time than its hits is left out, but not its tick",
+			rate: profile.Burst{Stride: 100, Samples: 3}, cost: costs{hit: 650},
+			calls: []*bpf.Call{sample(1, 100, 210, 1, 500), sample(2, 100, 100, 1, 2*ms), sample(2, 100, 200, 1, 4*ms),
+				sample(2, 100, 300, 1, 10*ms+2*650)}, want: 600},
+		{name: "half of what hits take is possible", rate: profile.Burst{Stride: 100, Samples: 3},
+			cost:  costs{hit: 10 * us},
 			calls: []*bpf.Call{sample(1, 100, 300, 1, 10*us)}, want: 300 * 10000 / 5},
 		{name: "no time at all is taken for what could be measured", rate: profile.Burst{Stride: 100, Samples: 1},
 			calls: []*bpf.Call{sample(1, 100, 100, 1, 0)}, want: 1e7},
@@ -156,7 +162,8 @@ func TestWeigherParts(t *testing.T) {
 		}
 		want := rounds * float64(p.cpu) / float64(p.call)
 		if math.Abs(got-want) > 0.001*want || edgesOut != rounds*samples {
-			t.Errorf("cut after samples %v: %d samples for %.0f calls, want %d for %.0f", cuts, edgesOut, got, rounds*samples, want)
+			t.Errorf("cut after samples %v: %d samples for %.0f calls, want %d for %.0f", cuts, edgesOut, got,
+				rounds*samples, want)
 		}
 	}
 }
@@ -165,7 +172,8 @@ func TestWeigherParts(t *testing.T) {
 // whole. A part whose first call came at once does not get an excessive weight.
 func TestWeigherUnevenParts(t *testing.T) {
 	const us = time.Microsecond
-	burst := []*bpf.Call{sample(1, 100, 1, 1, 7*us), sample(1, 100, 101, 1, 100*us), sample(1, 100, 201, 1, 150*us), sample(1, 100, 301, 1, 200*us)}
+	burst := []*bpf.Call{sample(1, 100, 1, 1, 7*us), sample(1, 100, 101, 1, 100*us), sample(1, 100, 201, 1, 150*us),
+		sample(1, 100, 301, 1, 200*us)}
 	weigh := func(cut int) (total, largest float64) {
 		var w weigher
 		w.tune(profile.Rate{Hz: 100, Burst: profile.Burst{Stride: 100, Samples: 4}})
@@ -180,7 +188,8 @@ func TestWeigherUnevenParts(t *testing.T) {
 	whole, each := weigh(0)
 	for cut := 1; cut < len(burst); cut++ {
 		if total, largest := weigh(cut); math.Abs(total-whole) > 1e-6*whole || largest > 2*each {
-			t.Errorf("cut after %d samples: %.0f calls, %.0f of one sample; in one piece %.0f, %.0f", cut, total, largest, whole, each)
+			t.Errorf("cut after %d samples: %.0f calls, %.0f of one sample; in one piece %.0f, %.0f", cut, total,
+				largest, whole, each)
 		}
 	}
 }
@@ -195,7 +204,10 @@ func TestWeigherHoldsLittle(t *testing.T) {
 	var got float64
 	n := 0
 	for i := range stream {
-		w.take(&stream[i], edges[i], true, testCosts, func(_ *bpf.Header, _ profile.Edge, weight float64) { got, n = got+weight, n+1 })
+		w.take(&stream[i], edges[i], true, testCosts, func(_ *bpf.Header, _ profile.Edge, weight float64) {
+			got,
+				n = got+weight, n+1
+		})
 	}
 	if want := 1e5; n != samples || math.Abs(got-want) > 0.001*want {
 		t.Errorf("%d samples for %.0f calls, want %d for %.0f", n, got, samples, want)
@@ -207,7 +219,8 @@ func FuzzWeigher(f *testing.F) {
 	f.Add(uint32(100), uint32(50), uint32(1), uint64(1e6), uint32(150), uint32(2), uint64(2e6), true)
 	f.Add(uint32(0), uint32(0), uint32(0), uint64(0), uint32(0), uint32(0), uint64(0), false)
 	f.Add(uint32(1), uint32(1<<32-1), uint32(1<<32-1), uint64(1<<64-1), uint32(0), uint32(0), uint64(0), true)
-	f.Fuzz(func(t *testing.T, stride, made1, ticks1 uint32, spent1 uint64, made2, ticks2 uint32, spent2 uint64, flush bool) {
+	f.Fuzz(func(t *testing.T, stride, made1, ticks1 uint32, spent1 uint64, made2, ticks2 uint32, spent2 uint64,
+		flush bool) {
 		var w weigher
 		w.tune(profile.Rate{Hz: 100, Burst: profile.Burst{Stride: 127, Samples: 64}})
 		add := func(_ *bpf.Header, _ profile.Edge, n float64) {

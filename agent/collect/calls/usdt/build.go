@@ -71,7 +71,8 @@ func (b *build) locate(probes []elffile.Probe) error {
 		}
 		// An odd address, in memory or in the file, could lie on two pages, and no compiler puts a
 		// 16-bit counter there.
-		if p.Semaphore == 0 || p.Semaphore%2 != 0 || p.SemaphoreOffset == 0 || p.SemaphoreOffset%2 != 0 || len(b.sites) == bpf.MaxUSDTProbes ||
+		if p.Semaphore == 0 || p.Semaphore%2 != 0 || p.SemaphoreOffset == 0 || p.SemaphoreOffset%2 != 0 ||
+			len(b.sites) == bpf.MaxUSDTProbes ||
 			b.sites != nil && p.SemaphoreOffset != b.sites[0].semaphore {
 			return errNote
 		}

@@ -46,8 +46,10 @@ func phpFile(version string, symbols []string, notes ...note) []byte {
 		Machine:  elf.EM_X86_64,
 		Segments: []elf.Prog64{elftest.Code(0x1000, 0x1000, 0x100), elftest.Data(0x2000, 0x3000, 0x100, 0x1000)},
 		Sections: append(elftest.Symbols(elf.SHT_DYNSYM, table...),
-			elftest.Section{Name: ".text", Header: elf.Section64{Type: uint32(elf.SHT_NOBITS), Flags: uint64(elf.SHF_ALLOC | elf.SHF_EXECINSTR), Addr: 0x1000, Size: 0x100}},
-			elftest.Section{Name: ".rodata", Data: []byte("\x00" + version + "\x00"), Header: elf.Section64{Type: uint32(elf.SHT_PROGBITS)}},
+			elftest.Section{Name: ".text", Header: elf.Section64{Type: uint32(elf.SHT_NOBITS),
+				Flags: uint64(elf.SHF_ALLOC | elf.SHF_EXECINSTR), Addr: 0x1000, Size: 0x100}},
+			elftest.Section{Name: ".rodata", Data: []byte("\x00" + version + "\x00"),
+				Header: elf.Section64{Type: uint32(elf.SHT_PROGBITS)}},
 			elftest.Section{Name: ".note.stapsdt", Data: section, Header: elf.Section64{Type: uint32(elf.SHT_NOTE)}},
 		),
 		Pad: 0x2200,
@@ -68,19 +70,24 @@ func TestReadBuild(t *testing.T) {
 	}{
 		{"Debian", phpFile(php82, allSymbols, entry), ""},
 		{"two sites", phpFile(php82, allSymbols, entry, other(func(n *note) { n.location += 8 })), ""},
-		{"other probes", phpFile(php82, allSymbols, other(func(n *note) { n.name = "function__return"; n.semaphore = 0x3000 }), entry), ""},
+		{"other probes", phpFile(php82, allSymbols,
+			other(func(n *note) { n.name = "function__return"; n.semaphore = 0x3000 }), entry), ""},
 		{"no zend_execute_ex", phpFile(php82, allSymbols[:1], entry), ""},
 		{"no probes", phpFile(php82, allSymbols), errNoProbes.Error()},
-		{"Ruby", phpFile(php82, allSymbols, other(func(n *note) { n.provider = "ruby"; n.name = "cmethod__entry" })), errNoProbes.Error()},
+		{"Ruby", phpFile(php82, allSymbols, other(func(n *note) { n.provider = "ruby"; n.name = "cmethod__entry" })),
+			errNoProbes.Error()},
 		{"ZTS", phpFile(php82, []string{"executor_globals_offset"}, entry), errZTS.Error()},
 		{"no version", phpFile("", allSymbols, entry), errNoVersion.Error()},
 		{"unknown version", phpFile("X-Powered-By: PHP/9.1.0", allSymbols, entry), "PHP 9.1.0"},
 		{"no semaphore", phpFile(php82, allSymbols, other(func(n *note) { n.semaphore = 0 })), errNote.Error()},
 		{"odd semaphore", phpFile(php82, allSymbols, other(func(n *note) { n.semaphore = 0x3003 })), errNote.Error()},
-		{"two semaphores", phpFile(php82, allSymbols, entry, other(func(n *note) { n.semaphore = 0x3004 })), errNote.Error()},
-		{"semaphore outside of the file", phpFile(php82, allSymbols, other(func(n *note) { n.semaphore = 0x9000 })), errNoProbes.Error()},
+		{"two semaphores", phpFile(php82, allSymbols, entry, other(func(n *note) { n.semaphore = 0x3004 })),
+			errNote.Error()},
+		{"semaphore outside of the file", phpFile(php82, allSymbols, other(func(n *note) { n.semaphore = 0x9000 })),
+			errNoProbes.Error()},
 		{"few arguments", phpFile(php82, allSymbols, other(func(n *note) { n.args = "8@%rax" })), errNote.Error()},
-		{"strange argument", phpFile(php82, allSymbols, other(func(n *note) { n.args = "8@name(%rip) 8@%r14 -4@%r13d 8@(%rsp)" })), "argument 1"},
+		{"strange argument", phpFile(php82, allSymbols,
+			other(func(n *note) { n.args = "8@name(%rip) 8@%r14 -4@%r13d 8@(%rsp)" })), "argument 1"},
 		{"not ELF", []byte(strings.Repeat(php82, 10)), "not an ELF"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -94,11 +101,13 @@ func TestReadBuild(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if b.php.version != (Version{8, 2, 35}) || b.sites[0].semaphore != 0x2002 || b.php.executorGlobals != 0x3100 {
+			if b.php.version != (Version{8, 2, 35}) || b.sites[0].semaphore != 0x2002 ||
+				b.php.executorGlobals != 0x3100 {
 				t.Errorf("read %+v", b)
 			}
 			p := b.sites[0].probe
-			if p.Dialect != bpf.USDTPHP || p.Filename != 152 || p.Opcodes != 88 || p.Name.Kind != bpf.OperandRegister || p.ClassName.Kind != bpf.OperandMemory {
+			if p.Dialect != bpf.USDTPHP || p.Filename != 152 || p.Opcodes != 88 || p.Name.Kind != bpf.OperandRegister ||
+				p.ClassName.Kind != bpf.OperandMemory {
 				t.Errorf("probe %+v", p)
 			}
 		})
@@ -131,8 +140,10 @@ func TestReadOtherLanguages(t *testing.T) {
 		want string // part of the error; "" for none
 	}{
 		{"/usr/bin/python3.11", note{"python", "function__entry", "8@%rbp 8@%r12 -4@%eax", 0x1010, 0x3002}, ""},
-		{"/usr/lib/libruby-3.1.so.3.1", note{"ruby", "method__entry", "8@(%rsp) 8@8(%rsp) 8@16(%rsp) -4@24(%rsp)", 0x1010, 0x3002}, ""},
-		{"/usr/lib/libruby-3.1.so.3.1", note{"ruby", "cmethod__entry", "8@(%rsp) 8@8(%rsp) 8@16(%rsp) -4@24(%rsp)", 0x1010, 0x3002}, "--enable-dtrace"},
+		{"/usr/lib/libruby-3.1.so.3.1", note{"ruby", "method__entry", "8@(%rsp) 8@8(%rsp) 8@16(%rsp) -4@24(%rsp)",
+			0x1010, 0x3002}, ""},
+		{"/usr/lib/libruby-3.1.so.3.1", note{"ruby", "cmethod__entry", "8@(%rsp) 8@8(%rsp) 8@16(%rsp) -4@24(%rsp)",
+			0x1010, 0x3002}, "--enable-dtrace"},
 		{"/usr/bin/python3.11", note{"python", "function__entry", "8@%rbp", 0x1010, 0x3002}, errNote.Error()},
 	} {
 		file := phpFile("", nil, test.note)
@@ -148,7 +159,8 @@ func TestReadOtherLanguages(t *testing.T) {
 			continue
 		}
 		p, l := b.sites[0].probe, &languages[b.language]
-		if p.Dialect != bpf.USDTArguments || p.Language != uint32(b.language) || (p.ClassName.Kind == bpf.OperandConstant) != (l.class == none) {
+		if p.Dialect != bpf.USDTArguments || p.Language != uint32(b.language) ||
+			(p.ClassName.Kind == bpf.OperandConstant) != (l.class == none) {
 			t.Errorf("%s: probe %+v", test.path, p)
 		}
 	}
@@ -168,7 +180,8 @@ func FuzzReadBuild(f *testing.F) {
 	f.Add(phpFile(php82, allSymbols[:1], entry, entry))
 	f.Fuzz(func(t *testing.T, file []byte) {
 		b, err := readBuild(bytes.NewReader(file), int64(len(file)), 0)
-		if err == nil && (len(b.sites) == 0 || len(b.sites) > bpf.MaxUSDTProbes || b.sites[0].semaphore%2 != 0 || b.php.executorGlobals == 0) {
+		if err == nil && (len(b.sites) == 0 || len(b.sites) > bpf.MaxUSDTProbes || b.sites[0].semaphore%2 != 0 ||
+			b.php.executorGlobals == 0) {
 			t.Errorf("%+v without an error", b)
 		}
 	})

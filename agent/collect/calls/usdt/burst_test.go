@@ -49,7 +49,8 @@ func TestLiveBursts(t *testing.T) {
 	t.Logf("%d bursts (%d ticks skipped), %d hits, %d refused, %d samples, cost %+v, own %v", counts[bpf.BurstsArmed],
 		counts[bpf.BurstsSkipped], counts[bpf.CallHits], counts[bpf.CallHitsRefused], b.samples, cost, b.own)
 	if counts[bpf.CallsAttempted] != counts[bpf.CallsDelivered]+counts[bpf.CallsDroppedRingFull] {
-		t.Errorf("%d calls attempted, %d delivered, %d dropped", counts[bpf.CallsAttempted], counts[bpf.CallsDelivered], counts[bpf.CallsDroppedRingFull])
+		t.Errorf("%d calls attempted, %d delivered, %d dropped", counts[bpf.CallsAttempted], counts[bpf.CallsDelivered],
+			counts[bpf.CallsDroppedRingFull])
 	}
 	if samples := uint64(b.samples); samples != counts[bpf.CallsDelivered] || samples == 0 || cost.Hits != samples {
 		t.Errorf("%d samples, %d delivered, %d paid for", samples, counts[bpf.CallsDelivered], cost.Hits)

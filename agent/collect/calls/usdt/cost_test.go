@@ -19,12 +19,14 @@ func TestCost(t *testing.T) {
 	const windows = 10
 	spent := totals{
 		hits: windows * 120, refused: windows * 20, sampled: windows * 10, bursts: windows,
-		sampleTime: windows * 10 * time.Microsecond, hitTime: windows * (10*time.Microsecond + 110*200), tickTime: windows * 5 * time.Microsecond,
+		sampleTime: windows * 10 * time.Microsecond, hitTime: windows * (10*time.Microsecond + 110*200),
+		tickTime: windows * 5 * time.Microsecond,
 	}
 	c := spent.cost(windows, 500, interruption)
 	want := budget.Cost{
 		Hits: windows * 10, HitTime: 1500, SkipTime: 700,
-		TickTime: interruption + 5*time.Microsecond + 20*700, Arming: windows * (interruption + 5*time.Microsecond + 110*700),
+		TickTime: interruption + 5*time.Microsecond + 20*700, Arming: windows * (interruption + 5*time.Microsecond +
+			110*700),
 	}
 	if c != want {
 		t.Errorf("%+v, want %+v", c, want)

@@ -129,7 +129,8 @@ func (e *Engine) Tune(r profile.Rate) error {
 	if e.closed {
 		return errClosed
 	}
-	if err := e.usdt.UsdtRates.Put(uint32(0), bpf.USDTRate{Stride: uint32(max(1, r.Stride)), Samples: uint32(r.Samples)}); err != nil {
+	if err := e.usdt.UsdtRates.Put(uint32(0), bpf.USDTRate{Stride: uint32(max(1, r.Stride)),
+		Samples: uint32(r.Samples)}); err != nil {
 		return fmt.Errorf("set burst: %w", err)
 	}
 	if r.Hz != e.rate.Hz {

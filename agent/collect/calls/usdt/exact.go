@@ -81,7 +81,8 @@ func (c *Count) Stop() (*profile.Graph, error) {
 	}
 	switch total := graph.Total(); {
 	case t.lost > 0:
-		return graph, fmt.Errorf("%d of %d calls are on edges beyond the kernel side's limit: %w", t.lost, t.hits, errIncomplete)
+		return graph, fmt.Errorf("%d of %d calls are on edges beyond the kernel side's limit: %w", t.lost, t.hits,
+			errIncomplete)
 	case t.mismatched > 0:
 		return graph, fmt.Errorf("%d of %d calls could not be read: %w", t.mismatched, t.hits, errIncomplete)
 	case t.hits > 0 && total != float64(t.hits-t.refused): // no hits: the kernel side has forgotten the guest

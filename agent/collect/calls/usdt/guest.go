@@ -160,7 +160,8 @@ func (e *Engine) image(o openedBuild) (*image, error) {
 		return nil, proc.ErrGone // forgotten between two looks: the next look reads it again
 	case int(e.cookies)+len(o.build.sites) > bpf.MaxUSDTProbes:
 		o.file.Close()
-		return nil, fmt.Errorf("more than %d builds of interpreters: restart the agent to forget the old ones", bpf.MaxUSDTProbes)
+		return nil, fmt.Errorf("more than %d builds of interpreters: restart the agent to forget the old ones",
+			bpf.MaxUSDTProbes)
 	}
 	im, err := newImage(o, e.usdt, e.cookies)
 	if err != nil {

@@ -33,7 +33,9 @@ type openedBuild struct {
 
 // openBuild opens the file behind a mapping and reads it. It must run in a pool. That it is opened
 // is counted. known says which files need not be read again.
-func openBuild(root proc.Root, pid int, m *proc.Mapping, count func(error), known func(fileID) bool) (o openedBuild, err error) {
+func openBuild(
+	root proc.Root, pid int, m *proc.Mapping, count func(error), known func(fileID) bool,
+) (o openedBuild, err error) {
 	f, err := root.OpenMapped(pid, m, maxBuild)
 	count(err)
 	if err != nil {

@@ -36,16 +36,20 @@ var languages = [...]language{
 		passes:  "it executes the probe only if it was started with USE_ZEND_DTRACE=1 in its environment",
 	},
 	{
-		title: "Python", files: []string{"python", "libpython"}, provider: "python", probe: "function__entry", dialect: bpf.USDTArguments,
-		name: 1, file: 0, class: none, // Include/pydtrace.d: file, name, line
+		title: "Python", files: []string{"python", "libpython"}, provider: "python", probe: "function__entry",
+		dialect: bpf.USDTArguments,
+		name:    1, file: 0, class: none, // Include/pydtrace.d: file, name, line
 		missing: "use a build with --with-dtrace, such as Debian's",
-		passes:  "Python 3.11 executes the probe only while a trace or profile function is set, such as sys.setprofile(lambda *args: None)",
+		passes: "Python 3.11 executes the probe only while a trace or profile function is set, such as " +
+			"sys.setprofile(lambda *args: None)",
 	},
 	{
-		title: "Ruby", files: []string{"ruby", "libruby"}, provider: "ruby", probe: "method__entry", dialect: bpf.USDTArguments,
-		name: 1, file: 2, class: 0, separator: "#", // probes.d: class, name, file, line
+		title: "Ruby", files: []string{"ruby", "libruby"}, provider: "ruby", probe: "method__entry",
+		dialect: bpf.USDTArguments,
+		name:    1, file: 2, class: 0, separator: "#", // probes.d: class, name, file, line
 		missing: "use a build with --enable-dtrace, such as Debian's",
-		passes:  "it executes the probe only while :call events are traced, such as with TracePoint.new(:call) {}.enable",
+		passes: "it executes the probe only while :call events are traced, such as with TracePoint.new(:call) " +
+			"{}.enable",
 	},
 }
 

@@ -20,8 +20,10 @@ func TestEdge(t *testing.T) {
 		{"an included file", call{[3]string{"", "main", "/b.php"}, [3]string{"", "", "/a.php"}}, "main", "main"},
 		{"a method called main", call{[3]string{"A", "main", "/b.php"}, [3]string{"", "f", "/a.php"}}, "A::main", "f"},
 		{"no caller", call{[3]string{"", "main", "/b.php"}, [3]string{}}, "main", "[no PHP caller]"},
-		{"hostile", call{[3]string{"", "a\nb\x1b[2J", "/a.php"}, [3]string{"", "\xff\u202e", "/a.php"}}, `a\nb\x1b[2J`, `\xff\u202e`},
-		{"cut", call{[3]string{"", strings.Repeat("n", 200), "/a.php"}, [3]string{"", "f", "/a.php"}}, strings.Repeat("n", 95) + "…", "f"},
+		{"hostile", call{[3]string{"", "a\nb\x1b[2J", "/a.php"}, [3]string{"", "\xff\u202e", "/a.php"}}, `a\nb\x1b[2J`,
+			`\xff\u202e`},
+		{"cut", call{[3]string{"", strings.Repeat("n", 200), "/a.php"}, [3]string{"", "f", "/a.php"}},
+			strings.Repeat("n", 95) + "…", "f"},
 		{"nothing", call{[3]string{}, [3]string{"", "f", "/a.php"}}, "", ""},
 	} {
 		c := &bpf.NamedCall{Engine: bpf.EngineUSDT, CallerLine: 12}
@@ -38,7 +40,8 @@ func TestEdge(t *testing.T) {
 		if !ok {
 			continue
 		}
-		if e.Callee.Value().Function != test.callee || e.Caller.Value().Function != test.caller || e.Site.Line != 12 || e.Site.Offset != -1 {
+		if e.Callee.Value().Function != test.callee || e.Caller.Value().Function != test.caller || e.Site.Line != 12 ||
+			e.Site.Offset != -1 {
 			t.Errorf("%s: %+v -> %+v at %+v", test.name, e.Caller.Value(), e.Callee.Value(), e.Site)
 		}
 		if e.Callee.Value().File != test.call.callee[2] {

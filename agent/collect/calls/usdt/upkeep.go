@@ -53,10 +53,12 @@ func (e *Engine) check(g *guest) {
 	l := &languages[g.image.language]
 	if c := e.counters(g); !g.silent && c.hits == 0 && c.bursts >= silentBursts {
 		g.silent = true
-		e.note("process %d did not execute %s:%s in %d bursts: it called no function, or: %s", g.id.PID, l.provider, l.probe, c.bursts, l.passes)
+		e.note("process %d did not execute %s:%s in %d bursts: it called no function, or: %s", g.id.PID, l.provider,
+			l.probe, c.bursts, l.passes)
 	} else if !g.silent && c.mismatched > 0 && c.sampled == 0 {
 		g.silent = true
-		e.note("calls of process %d have no names: its structures differ from those of %v", g.id.PID, g.image.php.version)
+		e.note("calls of process %d have no names: its structures differ from those of %v", g.id.PID,
+			g.image.php.version)
 	}
 }
 

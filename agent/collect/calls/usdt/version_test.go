@@ -33,7 +33,8 @@ func TestFindVersion(t *testing.T) {
 
 func TestLayoutOf(t *testing.T) {
 	for v, known := range map[Version]bool{
-		{7, 3, 0}: false, {7, 4, 33}: true, {8, 0, 0}: true, {8, 1, 0}: true, {8, 2, 0}: true, {8, 3, 0}: true, {8, 4, 0}: true, {8, 5, 0}: false,
+		{7, 3, 0}: false, {7, 4, 33}: true, {8, 0, 0}: true, {8, 1, 0}: true, {8, 2, 0}: true, {8, 3, 0}: true,
+		{8, 4, 0}: true, {8, 5, 0}: false,
 	} {
 		l, err := layoutOf(v)
 		if (err == nil) != known || known && l.filename-l.opcodes != 64 && l.filename-l.opcodes != 72 {

@@ -90,7 +90,8 @@ func (w *weigher) take(c *bpf.NamedCall, e profile.Edge, ok bool, add calls.Add)
 	if b == nil {
 		b = w.begin(c, add)
 	}
-	b.header, b.left, b.ticks, b.gaps, b.least, b.spent = c.Header, c.Left, c.Ticks, c.Gaps, c.Least, time.Duration(c.Spent)
+	b.header, b.left, b.ticks, b.gaps, b.least, b.spent = c.Header, c.Left, c.Ticks, c.Gaps, c.Least,
+		time.Duration(c.Spent)
 	if ok {
 		b.Hold(e)
 	}

@@ -28,8 +28,10 @@ func TestWeigh(t *testing.T) {
 		phases []phase
 		want   map[string]float64 // calls
 	}{
-		{"equal rates", []phase{{"a", 500, 30, 32}, {"b", 500, 10, 32}}, map[string]float64{"a": 30 * 20000, "b": 10 * 20000}},
-		{"ten times as many", []phase{{"a", 100, 20, 32}, {"b", 1000, 20, 32}}, map[string]float64{"a": 20 * 100000, "b": 20 * 10000}},
+		{"equal rates", []phase{{"a", 500, 30, 32}, {"b", 500, 10, 32}},
+			map[string]float64{"a": 30 * 20000, "b": 10 * 20000}},
+		{"ten times as many", []phase{{"a", 100, 20, 32}, {"b", 1000, 20, 32}},
+			map[string]float64{"a": 20 * 100000, "b": 20 * 10000}},
 		{"next to no work", []phase{{"a", 0, 10, 32}}, map[string]float64{"a": 10 * 200000}}, // as much as can be told
 		{"too short to weigh", []phase{{"a", 100, 20, 4}, {"b", 1000, 20, 4}}, map[string]float64{"a": 80, "b": 80}},
 	} {
@@ -150,7 +152,8 @@ func TestWeighParts(t *testing.T) {
 		for i := range bursts {
 			for n := 1; n <= test.samples; n++ {
 				gaps := uint32(stride * n)
-				c := &bpf.NamedCall{Burst: uint64(i), Left: uint32(test.samples - n), Ticks: 1, Gaps: gaps, Least: passing,
+				c := &bpf.NamedCall{Burst: uint64(i), Left: uint32(test.samples - n), Ticks: 1, Gaps: gaps,
+					Least: passing,
 					Spent: uint64(gaps) * (passing + work)}
 				c.Header.Pid = 4711
 				w.take(c, profile.Edge{}, true, add)

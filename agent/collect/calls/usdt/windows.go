@@ -71,7 +71,8 @@ func (e *Engine) request(n *bpf.USDTNotice) {
 	if g == nil || g.kernel.StartTicks != n.StartTicks {
 		return
 	}
-	if e.closed || e.windows[g.id.PID] != nil || len(e.windows) >= maxWindows || e.closings >= maxClosing || !e.affords() {
+	if e.closed || e.windows[g.id.PID] != nil || len(e.windows) >= maxWindows || e.closings >= maxClosing ||
+		!e.affords() {
 		e.end(g, n.Burst)
 		return
 	}

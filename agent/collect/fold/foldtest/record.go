@@ -49,7 +49,8 @@ func Full(id Identity, frames ...bpf.Frame) (raw []byte, callers uint64) {
 // Short returns the kernel side's record of a sample with these frames and, after them, those that
 // have the tag.
 func Short(id Identity, tag uint64, frames ...bpf.Frame) []byte {
-	h := bpf.ShortHeader{Header: id.Header(bpf.EventShortSample), UserFrames: uint16(len(frames)), End: uint8(bpf.EndRoot), Base: tag}
+	h := bpf.ShortHeader{Header: id.Header(bpf.EventShortSample), UserFrames: uint16(len(frames)),
+		End: uint8(bpf.EndRoot), Base: tag}
 	raw := bytesOf(&h, unsafe.Sizeof(h))
 	for _, f := range frames {
 		raw = binary.NativeEndian.AppendUint64(raw, uint64(f))
@@ -65,7 +66,8 @@ func Process(kind uint8, id Identity) []byte {
 
 // Call returns the kernel side's record of a call between two code versions.
 func Call(id Identity, engine uint8, attachment uint32, caller, callee bpf.Frame) []byte {
-	c := bpf.Call{Header: id.Header(bpf.EventCall), Engine: engine, Attachment: attachment, Caller: uint64(caller), Callee: uint64(callee)}
+	c := bpf.Call{Header: id.Header(bpf.EventCall), Engine: engine, Attachment: attachment, Caller: uint64(caller),
+		Callee: uint64(callee)}
 	return bytesOf(&c, unsafe.Sizeof(c))
 }
 
@@ -108,7 +110,8 @@ func (r Record) Encode() []byte {
 		r.End = bpf.EndRoot
 	}
 	s := bpf.ProfileSample{
-		Header: r.Header(bpf.EventSample), UserFrames: uint16(len(user)), KernelFrames: uint16(len(r.Kernel)), End: uint8(r.End),
+		Header: r.Header(bpf.EventSample), UserFrames: uint16(len(user)), KernelFrames: uint16(len(r.Kernel)),
+		End:   uint8(r.End),
 		Flags: r.Flags, Attachment: r.Attachment, ClassEpoch: r.ClassEpoch,
 	}
 	s.Header.Tid = r.TID

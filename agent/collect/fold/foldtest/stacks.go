@@ -108,7 +108,8 @@ func NameFrames(p *guest.Process, users ...string) {
 		raw, _ := Frames(user)
 		for _, f := range raw {
 			m, _ := Letter(f)
-			p.SetName(guest.RawFrame{Frame: f}, guest.Name{Symbols: []symbol.Symbol{symbol.Intern(symbol.Frame{Function: strings.ToUpper(string(rune(m)))})}})
+			p.SetName(guest.RawFrame{Frame: f},
+				guest.Name{Symbols: []symbol.Symbol{symbol.Intern(symbol.Frame{Function: strings.ToUpper(string(rune(m)))})}})
 		}
 	}
 }

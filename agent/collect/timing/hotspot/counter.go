@@ -62,7 +62,8 @@ type Count struct {
 // Profile is the count as calls of the method by unknown callers.
 func (n Count) Profile(method Method) *profile.Calls {
 	edge := profile.Edge{
-		Caller: symbol.Intern(symbol.Frame{Function: "[unknown caller]", Kind: symbol.KindMarker}), Site: profile.Site{Offset: -1},
+		Caller: symbol.Intern(symbol.Frame{Function: "[unknown caller]", Kind: symbol.KindMarker}),
+		Site:   profile.Site{Offset: -1},
 		Callee: symbol.Intern(symbol.Frame{Function: method.Function, Kind: symbol.KindJIT}),
 	}
 	calls := &profile.Calls{Engine: stored.EngineCount, Basis: profile.Counted, Graph: new(profile.Graph)}
@@ -155,7 +156,8 @@ func (c *Counter) Finish() (map[int]Count, error) {
 			return counts, fmt.Errorf("count calls in process %d: %w", g.process.PID, instead)
 		}
 		if looks == 0 && len(notes) == 0 {
-			return counts, fmt.Errorf("count calls in process %d: breakpoints were never set; record for longer, or raise --budget", g.process.PID)
+			return counts, fmt.Errorf("count calls in process %d: breakpoints were never set; record for longer, or "+
+				"raise --budget", g.process.PID)
 		}
 	}
 	return counts, nil
@@ -195,7 +197,8 @@ func (c *Counter) Notes() (notes []string) {
 		g.mu.Lock()
 		notes = append(notes, g.notes...)
 		if all := g.ran + g.elsewhere; all > 0 && float64(g.elsewhere) > mostElsewhere*float64(all) {
-			notes = append(notes, fmt.Sprintf("process %d: while calls were counted, %.0f%% of its CPU time was of threads that had just begun: their calls are not counted",
+			notes = append(notes, fmt.Sprintf("process %d: while calls were counted, %.0f%% of its CPU time was of "+
+				"threads that had just begun: their calls are not counted",
 				g.process.PID, 100*g.elsewhere.Seconds()/all.Seconds()))
 		}
 		g.mu.Unlock()
@@ -217,7 +220,8 @@ func (g *counted) run(ctx context.Context) error {
 		switch {
 		case err == nil:
 			continue
-		case watch.Refused(err), errors.Is(err, errResting), errors.Is(err, watch.ErrChanged): // the next look stands for this time as well
+		// the next look stands for this time as well
+		case watch.Refused(err), errors.Is(err, errResting), errors.Is(err, watch.ErrChanged):
 		case ctx.Err() == nil:
 			return err
 		}
@@ -326,7 +330,8 @@ func (g *counted) slice(ctx context.Context) error {
 	hits := float64(kernel.Head().Runs)
 	g.hits += hits
 	if rate, slowed := g.pace.add(hits, max(seen.Ran, seen.Length), hit); slowed || hits >= mostHits {
-		return fmt.Errorf("%s is called too often to be counted, at least %.0f times a second: breakpoints would slow it down; give the number of units with --per=N",
+		return fmt.Errorf("%s is called too often to be counted, at least %.0f times a second: breakpoints would "+
+			"slow it down; give the number of units with --per=N",
 			g.process.method, rate)
 	}
 	if seen.Ran > 0 && all == seen.Threads {
@@ -370,7 +375,8 @@ func (g *counted) search() error {
 	g.due = after + searchPause(after-now)
 	notes := g.process.notes()
 	if list, err := g.process.current(); err == nil && len(list) > watch.MaxAddresses {
-		notes = append(notes, fmt.Sprintf("process %d: there are %d copies of %s, of several class loaders; calls of %d of them are not counted", g.process.PID, len(list), g.process.method, len(list)-watch.MaxAddresses))
+		notes = append(notes, fmt.Sprintf("process %d: there are %d copies of %s, of several class loaders; calls of "+
+			"%d of them are not counted", g.process.PID, len(list), g.process.method, len(list)-watch.MaxAddresses))
 	}
 	for i := range notes {
 		notes[i] = strings.ReplaceAll(notes[i], "not timed", "not counted")

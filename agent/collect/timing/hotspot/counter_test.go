@@ -32,7 +32,8 @@ func callsOf(t *testing.T, g *jvm.Guest) float64 {
 // openCounter opens a counter of a method's calls, which the caller closes.
 func openCounter(t *testing.T, g *jvm.Guest, m Method, share float64) *Counter {
 	t.Helper()
-	c, err := OpenCounter(t.Context(), Options{PIDs: []int{g.PID()}, Method: m, Breakpoints: attach.BreakpointsAlways, Share: share})
+	c, err := OpenCounter(t.Context(), Options{PIDs: []int{g.PID()}, Method: m, Breakpoints: attach.BreakpointsAlways,
+		Share: share})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -106,7 +107,8 @@ func TestLiveCounter(t *testing.T) {
 			if test.hot {
 				c := openCounter(t, g, m, test.share)
 				defer c.Close()
-				for deadline := time.Now().Add(time.Minute); c.Err() == nil && time.Now().Before(deadline); time.Sleep(100 * time.Millisecond) {
+				for deadline := time.Now().Add(time.Minute); c.Err() == nil &&
+					time.Now().Before(deadline); time.Sleep(100 * time.Millisecond) {
 					c.Take()
 				}
 				if err := c.Err(); err == nil || !strings.Contains(err.Error(), "is called too often to be counted") {
@@ -115,7 +117,9 @@ func TestLiveCounter(t *testing.T) {
 				return
 			}
 			got, truth := countCalls(t, g, m, test.share)
-			if !nearTruth(got, truth) { // the error is that of few slices, which may be far off themselves: two of three are not
+			// the error is that of few slices, which may be far off themselves: two of three are
+			// not
+			if !nearTruth(got, truth) {
 				t.Logf("%s: %.0f ± %.0f calls, %.0f in truth", test.name, got.Calls, got.Error, truth)
 				for range 2 {
 					if got, truth = countCalls(t, g, m, test.share); !nearTruth(got, truth) {
@@ -124,7 +128,8 @@ func TestLiveCounter(t *testing.T) {
 				}
 			}
 			share := got.Observed.Seconds() / got.Time.Seconds()
-			t.Logf("%s: %.0f ± %.0f calls, %.0f in truth, %.1f %% of the time observed", test.name, got.Calls, got.Error, truth, 100*share)
+			t.Logf("%s: %.0f ± %.0f calls, %.0f in truth, %.1f %% of the time observed", test.name, got.Calls,
+				got.Error, truth, 100*share)
 			if test.whole == (share < 0.5) { // a trap takes longer while other virtual machines are busy
 				t.Errorf("%s: %.1f %% of the time was observed", test.name, 100*share)
 			}

@@ -109,7 +109,8 @@ func Open(ctx context.Context, opt Options) (_ *Engine, err error) {
 // breakpoints may be set.
 func (opt Options) checked() (Options, error) {
 	if len(opt.PIDs) == 0 || len(opt.PIDs) > MaxProcesses || opt.Method.Function == "" {
-		return opt, fmt.Errorf("time %d processes and method %q: want 1 to %d, and a method", len(opt.PIDs), opt.Method, MaxProcesses)
+		return opt, fmt.Errorf("time %d processes and method %q: want 1 to %d, and a method", len(opt.PIDs), opt.Method,
+			MaxProcesses)
 	}
 	if err := opt.Breakpoints.Check(); err != nil {
 		return opt, err

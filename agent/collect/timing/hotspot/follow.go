@@ -127,7 +127,8 @@ func trapTime(w *watch.Watcher) (time.Duration, error) {
 	if err != nil {
 		return 0, err
 	}
-	observer, err := w.Attach(watch.Program{Breakpoint: objects.Breakpoint, Watches: objects.Watches, Ends: objects.Ends}, &bpf.TimedWatch{})
+	observer, err := w.Attach(watch.Program{Breakpoint: objects.Breakpoint, Watches: objects.Watches,
+		Ends: objects.Ends}, &bpf.TimedWatch{})
 	if err != nil {
 		return 0, errors.Join(err, objects.Close())
 	}
@@ -276,11 +277,13 @@ func (g *followed) search() error {
 		notes[i] = strings.ReplaceAll(notes[i], "not timed", "not followed")
 	}
 	if n := g.now; n != nil && len(n.returns) > bpf.FollowedAddresses-1 {
-		notes = append(notes, fmt.Sprintf("process %d: %s of %s has %d return instructions, of which %d are watched", g.process.PID, versionName(&n.Compilation),
+		notes = append(notes, fmt.Sprintf("process %d: %s of %s has %d return instructions, of which %d are watched",
+			g.process.PID, versionName(&n.Compilation),
 			g.process.method, len(n.returns), bpf.FollowedAddresses-1))
 	}
 	if list, err := g.process.current(); err == nil && len(list) > 1 {
-		notes = append(notes, fmt.Sprintf("process %d: there are %d copies of %s, of several class loaders; only calls of the one that was compiled last are followed",
+		notes = append(notes, fmt.Sprintf("process %d: there are %d copies of %s, of several class loaders; only "+
+			"calls of the one that was compiled last are followed",
 			g.process.PID, len(list), g.process.method))
 	}
 	instead := g.process.everywhere()
@@ -335,7 +338,8 @@ func (g *followed) stand() error {
 	if err := g.follower.kernel.Code.Put(key, &of); err != nil {
 		return fmt.Errorf("follow code: %w", err)
 	}
-	if err := g.follower.kernel.Sums.Update(key, &bpf.InvocationCounts{}, ebpf.UpdateNoExist); err != nil && !errors.Is(err, ebpf.ErrKeyExist) {
+	if err := g.follower.kernel.Sums.Update(key, &bpf.InvocationCounts{}, ebpf.UpdateNoExist); err != nil &&
+		!errors.Is(err, ebpf.ErrKeyExist) {
 		return fmt.Errorf("follow code: %w", err)
 	}
 	g.points, err = attach.NewStanding(g.follower.kernel.Breakpoint, code)
@@ -380,7 +384,8 @@ func (g *followed) followThreads() error {
 	}
 	text := ""
 	if n := left + g.points.Busy; n > 0 {
-		text = fmt.Sprintf("process %d: calls of %s in %d threads are not followed: %d are more than %d, and of %d the debug registers are in use",
+		text = fmt.Sprintf("process %d: calls of %s in %d threads are not followed: %d are more than %d, and of %d "+
+			"the debug registers are in use",
 			pid, g.process.method, n, left, attach.MaxBreakpointThreads, g.points.Busy)
 	}
 	g.mu.Lock()
@@ -420,8 +425,10 @@ func (g *followed) govern() error {
 	// As for off-CPU time, a share of one CPU is there for processes that mostly wait.
 	g.credit += time.Duration(g.follower.opt.Share*float64(max(ran, passed))) - cost
 	if g.credit < 0 {
-		return fmt.Errorf("%s is called too often to be followed, %.0f times a second: breakpoints would take %.0f%% of a CPU, more than --budget; "+
-			"choose a method that is called less often, such as a caller of it", g.process.method, called, 100*cost.Seconds()/max(passed.Seconds(), 1e-3))
+		return fmt.Errorf("%s is called too often to be followed, %.0f times a second: breakpoints would take %.0f%% "+
+			"of a CPU, more than --budget; "+
+			"choose a method that is called less often, such as a caller of it", g.process.method, called,
+			100*cost.Seconds()/max(passed.Seconds(), 1e-3))
 	}
 	g.credit = min(g.credit, followCredit)
 	more := sums.Hits - g.refilled

@@ -60,13 +60,15 @@ func TestLiveFollower(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer kernel.Close()
-			f, err := OpenFollower(t.Context(), Options{PIDs: []int{g.PID()}, Method: m, Breakpoints: attach.BreakpointsAlways, Share: test.share}, kernel)
+			f, err := OpenFollower(t.Context(), Options{PIDs: []int{g.PID()}, Method: m,
+				Breakpoints: attach.BreakpointsAlways, Share: test.share}, kernel)
 			if err != nil {
 				t.Fatal(err)
 			}
 			defer f.Close()
 			counts := func() bpf.InvocationCounts { return f.Counts()[g.PID()] }
-			for deadline := time.Now().Add(time.Minute); counts().Returned == 0 || test.hot; time.Sleep(50 * time.Millisecond) {
+			for deadline := time.Now().Add(time.Minute); counts().Returned == 0 ||
+				test.hot; time.Sleep(50 * time.Millisecond) {
 				if test.hot && f.Err() != nil {
 					break
 				}
@@ -101,7 +103,8 @@ func TestLiveFollower(t *testing.T) {
 				most = callsOf(t, g) - before
 				got = float64(last.Entered - first.Entered)
 				time.Sleep(3 * followEvery) // what is new is found by then
-				t.Logf("%s: %.0f calls, %.0f to %.0f in truth: %+v, %d versions", test.name, got, least, most, last, versions)
+				t.Logf("%s: %.0f calls, %.0f to %.0f in truth: %+v, %d versions", test.name, got, least, most, last,
+					versions)
 			}
 			// A hundredth for when the breakpoints are set anew, on a machine whose agent comes too
 			// late to refill them.

@@ -84,7 +84,8 @@ func TestParseMethod(t *testing.T) {
 	for text, want := range map[string]Method{
 		"java.util.HashMap.get":  {"java.util.HashMap.get", ""},
 		"java.util.HashMap::get": {"java.util.HashMap.get", ""},
-		"java/util/HashMap.get(Ljava/lang/Object;)Ljava/lang/Object;": {"java.util.HashMap.get", "(Ljava/lang/Object;)Ljava/lang/Object;"},
+		"java/util/HashMap.get(Ljava/lang/Object;)Ljava/lang/Object;": {"java.util.HashMap.get",
+			"(Ljava/lang/Object;)Ljava/lang/Object;"},
 	} {
 		if got, err := ParseMethod(text); got != want || err != nil {
 			t.Errorf("%q: %+v, %v", text, got, err)

@@ -240,7 +240,9 @@ func (g *guest) nextLoop(c *vmruntime.Compilation) (*loopCode, *loopPlace) {
 }
 
 // loopWindow opens a window of a loop of a compilation.
-func (g *guest) loopWindow(ctx context.Context, c *vmruntime.Compilation, l *loopCode, place *loopPlace) (r result, err error) {
+func (g *guest) loopWindow(
+	ctx context.Context, c *vmruntime.Compilation, l *loopCode, place *loopPlace,
+) (r result, err error) {
 	w := place.window(!g.rounds.ready() || g.turn%pairsEvery == 0 && !g.rounds.enough())
 	if r, err = g.engine.timer.time(ctx, g.process.Identity, w); err == nil && !g.process.exists(c) {
 		err = watch.ErrChanged
@@ -255,7 +257,8 @@ func (g *guest) loopWindow(ctx context.Context, c *vmruntime.Compilation, l *loo
 
 // idle reports whether no thread was seen in any loop, or none can be timed.
 func (v *version) idle() bool {
-	return v.plans == maxPlans && !slices.ContainsFunc(v.loops, func(l *loopCode) bool { return len(l.places) > 0 && !l.idle() })
+	return v.plans == maxPlans && !slices.ContainsFunc(v.loops,
+		func(l *loopCode) bool { return len(l.places) > 0 && !l.idle() })
 }
 
 // takeLoop takes over what a window of a loop observed.
@@ -288,7 +291,8 @@ func (g *guest) takeLoop(c *vmruntime.Compilation, l *loopCode, place *loopPlace
 	}
 	list, runs := place.take(r)
 	lost := map[string]int{
-		lostRounds: len(r.Timed) - len(list) + r.Lost[bpf.LostLeft], lostDeep: r.Lost[bpf.LostDeep], lostThread: r.Lost[bpf.LostNoSlot], lostOpen: r.Open,
+		lostRounds: len(r.Timed) - len(list) + r.Lost[bpf.LostLeft], lostDeep: r.Lost[bpf.LostDeep],
+		lostThread: r.Lost[bpf.LostNoSlot], lostOpen: r.Open,
 	}
 	trap, _ := g.rounds.get()
 	if trap == 0 {
@@ -314,11 +318,13 @@ func (g *guest) noteVersions() {
 	for _, id := range slices.Sorted(maps.Keys(g.versions)) {
 		v := g.versions[id]
 		if v.slower {
-			notes = append(notes, fmt.Sprintf("process %d: invocations of %s are not timed: %s", g.process.PID, v.name, g.engine.timer.slowed()))
+			notes = append(notes, fmt.Sprintf("process %d: invocations of %s are not timed: %s", g.process.PID, v.name,
+				g.engine.timer.slowed()))
 		}
 		for _, l := range v.loops {
 			if text := l.describe(); text != "" {
-				notes = append(notes, fmt.Sprintf("process %d: loop %d in %s: %s", g.process.PID, l.number, v.name, text))
+				notes = append(notes, fmt.Sprintf("process %d: loop %d in %s: %s", g.process.PID, l.number, v.name,
+					text))
 			}
 		}
 	}
@@ -386,7 +392,8 @@ func (g *guest) take(c *vmruntime.Compilation, v *version, w *window, r *result,
 	for i := range r.Timed {
 		t := &r.Timed[i]
 		d := duration(t, trap)
-		list[i] = timing.Timing{Region: of, Version: g.process.version(c), Thread: int(t.Tid), Duration: d, Part: d, Runs: 1}
+		list[i] = timing.Timing{Region: of, Version: g.process.version(c), Thread: int(t.Tid), Duration: d, Part: d,
+			Runs: 1}
 		v.longest = max(v.longest, time.Duration(t.Ns))
 	}
 	v.learn(r)

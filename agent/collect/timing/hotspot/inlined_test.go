@@ -62,7 +62,8 @@ func TestInlinedEverywhere(t *testing.T) {
 		return vmruntime.Compilation{Version: version, Method: m, Tier: tier, EntryBCI: entry, InUse: true}
 	}
 	traced := &inliningVM{
-		all: []vmruntime.Compilation{compiled(10, middle, vmruntime.TierC2, -1), compiled(11, outer, vmruntime.TierC2, -1), compiled(12, looping, vmruntime.TierC2, 5)},
+		all: []vmruntime.Compilation{compiled(10, middle, vmruntime.TierC2, -1),
+			compiled(11, outer, vmruntime.TierC2, -1), compiled(12, looping, vmruntime.TierC2, 5)},
 		trees: map[uint32]*vmruntime.InlineTree{
 			10: {Nodes: []vmruntime.InlineNode{node(-1, -1, middle), node(0, 1, leaf)}},
 			11: {Nodes: []vmruntime.InlineNode{node(-1, -1, outer), node(0, 1, middle), node(1, 1, leaf)}},
@@ -70,7 +71,8 @@ func TestInlinedEverywhere(t *testing.T) {
 		},
 	}
 	vanished := &inliningVM{
-		all: []vmruntime.Compilation{compiled(10, middle, vmruntime.TierC2, -1), compiled(11, outer, vmruntime.TierC2, -1)},
+		all: []vmruntime.Compilation{compiled(10, middle, vmruntime.TierC2, -1),
+			compiled(11, outer, vmruntime.TierC2, -1)},
 		trees: map[uint32]*vmruntime.InlineTree{
 			10: {Nodes: []vmruntime.InlineNode{node(-1, -1, middle)}},
 			11: {Nodes: []vmruntime.InlineNode{node(-1, -1, outer, 2)}},
@@ -78,8 +80,9 @@ func TestInlinedEverywhere(t *testing.T) {
 		profiles: map[uint64]*vmruntime.MethodProfile{middle: calls(leaf), outer: calls(middle, looping)},
 	}
 	called := &inliningVM{
-		all:      vanished.all,
-		trees:    map[uint32]*vmruntime.InlineTree{10: {Nodes: []vmruntime.InlineNode{node(-1, -1, middle, 1)}}, 11: {Nodes: []vmruntime.InlineNode{node(-1, -1, outer, 1, 2)}}},
+		all: vanished.all,
+		trees: map[uint32]*vmruntime.InlineTree{10: {Nodes: []vmruntime.InlineNode{node(-1, -1, middle, 1)}},
+			11: {Nodes: []vmruntime.InlineNode{node(-1, -1, outer, 1, 2)}}},
 		profiles: vanished.profiles,
 	}
 	early := &inliningVM{all: []vmruntime.Compilation{compiled(10, middle, vmruntime.TierC1, -1)}, trees: traced.trees}
@@ -96,7 +99,8 @@ func TestInlinedEverywhere(t *testing.T) {
 		{"only into a loop", loop, "(a.M4), which has no entry either: choose another method that the loop calls"},
 	} {
 		p := &process{
-			vm: test.vm, method: Method{Function: "a.M1"}, names: map[uint64]bool{}, searched: map[uint32]*container{}, osr: map[uint32]bool{},
+			vm: test.vm, method: Method{Function: "a.M1"}, names: map[uint64]bool{}, searched: map[uint32]*container{},
+			osr:     map[uint32]bool{},
 			inlined: map[string]bool{}, copied: map[uint64]bool{}, forms: map[string]bool{},
 		}
 		for range 2 { // a later search finds the same

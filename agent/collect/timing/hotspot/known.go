@@ -68,7 +68,8 @@ func Find(ctx context.Context, root proc.Root, pid int, method Method) (Known, e
 			return Known{}, err
 		}
 		if time.Now().After(deadline) {
-			return Known{}, fmt.Errorf("process %d: naming its %d methods takes too long: %w", pid, len(methods), proc.ErrTimeout)
+			return Known{}, fmt.Errorf("process %d: naming its %d methods takes too long: %w", pid, len(methods),
+				proc.ErrTimeout)
 		}
 		places := make([]vmruntime.Scope, len(part))
 		for i, m := range part {

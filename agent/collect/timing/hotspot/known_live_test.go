@@ -33,7 +33,8 @@ func TestLiveFind(t *testing.T) {
 		}
 		began := time.Now()
 		known, err := Find(t.Context(), "", g.PID(), m)
-		if err != nil || known.Class != test.loaded || known.Method != test.found || !strings.HasPrefix(strings.Join(known.Near, " "), test.near) {
+		if err != nil || known.Class != test.loaded || known.Method != test.found ||
+			!strings.HasPrefix(strings.Join(known.Near, " "), test.near) {
 			t.Errorf("%s: %+v, %v", test.method, known, err)
 		}
 		t.Logf("%s: %+v in %v", test.method, known, time.Since(began))

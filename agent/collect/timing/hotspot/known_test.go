@@ -9,7 +9,8 @@ import (
 
 func TestFinder(t *testing.T) {
 	loaded := []vmruntime.Frame{
-		{Function: "com.acme.Search.find", Signature: "()V"}, {Function: "com.acme.Search.find", Signature: "(I)V"}, {Function: "com.acme.Search.close", Signature: "()V"},
+		{Function: "com.acme.Search.find", Signature: "()V"}, {Function: "com.acme.Search.find", Signature: "(I)V"},
+		{Function: "com.acme.Search.close", Signature: "()V"},
 		{Function: "com.acme.Cart.total", Signature: "()I"}, {}, {Function: "main"},
 	}
 	for _, test := range []struct{ method, want string }{

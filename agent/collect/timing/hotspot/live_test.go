@@ -26,7 +26,8 @@ import (
 // startTimed starts Timed.java. It ends with the test.
 func startTimed(t *testing.T, jdk jvm.JDK, mode string, rounds, threads int, flags ...string) *jvm.Guest {
 	t.Helper()
-	return startGuest(t, jdk, "Timed", []string{mode, strconv.Itoa(rounds), strconv.Itoa(threads)}, append([]string{"-XX:+UseSerialGC"}, flags...)...)
+	return startGuest(t, jdk, "Timed", []string{mode, strconv.Itoa(rounds), strconv.Itoa(threads)},
+		append([]string{"-XX:+UseSerialGC"}, flags...)...)
 }
 
 // startLoops starts Loops.java. It ends with the test.
@@ -38,13 +39,15 @@ func startLoops(t *testing.T, jdk jvm.JDK, mode string, n, rounds int, flags ...
 // startGuest starts a program of testdata, none of whose methods is inlined.
 func startGuest(t *testing.T, jdk jvm.JDK, class string, args []string, flags ...string) *jvm.Guest {
 	t.Helper()
-	classes, err := needs.JDK(t).Compile(t.Context(), jvm.Build{Sources: os.DirFS("testdata"), Only: []string{class + ".java"}, Release: jvm.MinVersion})
+	classes, err := needs.JDK(t).Compile(t.Context(), jvm.Build{Sources: os.DirFS("testdata"),
+		Only: []string{class + ".java"}, Release: jvm.MinVersion})
 	if err != nil {
 		t.Fatal(err)
 	}
 	g, err := jvm.Start(context.Background(), jvm.Command{ // it ends with its standard input
 		JDK: jdk, Classpath: []string{classes}, Main: class, Args: args,
-		Flags: append([]string{"-Xmx64m", "-XX:CompileCommand=quiet", "-XX:CompileCommand=dontinline," + class + "::*"}, flags...),
+		Flags: append([]string{"-Xmx64m", "-XX:CompileCommand=quiet", "-XX:CompileCommand=dontinline," + class + "::*"},
+			flags...),
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -78,7 +81,8 @@ func timeMethod(t *testing.T, g *jvm.Guest, method string, n int) (*Engine, []ti
 	if err != nil {
 		t.Fatal(err)
 	}
-	e, err := Open(t.Context(), Options{PIDs: []int{g.PID()}, Method: m, Breakpoints: attach.BreakpointsAlways, Share: 0.05})
+	e, err := Open(t.Context(), Options{PIDs: []int{g.PID()}, Method: m, Breakpoints: attach.BreakpointsAlways,
+		Share: 0.05})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -143,7 +147,8 @@ func TestLiveDurations(t *testing.T) {
 	for i, jdk := range needs.JDKs(t) {
 		// JDK 25 computes several rounds at once.
 		for j, ns := range []int{5_000, 1_000_000, 20_000, 100_000} {
-			if i == 0 && j > 1 || i == 1 && j == 1 { // the longest takes the most time, and what a JDK changes shows in the others
+			// the longest takes the most time, and what a JDK changes shows in the others
+			if i == 0 && j > 1 || i == 1 && j == 1 {
 				continue
 			}
 			rounds := ns * []int{1, 16}[min(i, 1)]
@@ -191,11 +196,13 @@ func compare(t *testing.T, e *Engine, list []timing.Timing, truths []float64) {
 	cost, within := e.Cost()
 	mean, half, least, most := mean(list), lower(list), slices.Min(truths), slices.Max(truths)
 	t.Logf("%s: %.0f ns, lower half %.0f, want %.0f, %+.2f %%; cost %v within %v; spent %v; %+v %v",
-		list[0].Version.Name, mean, half, truths, 100*(2*mean/(least+most)-1), cost, within, e.Spent(), e.Stats(), e.Notes())
+		list[0].Version.Name, mean, half, truths, 100*(2*mean/(least+most)-1), cost, within, e.Spent(), e.Stats(),
+		e.Notes())
 	const sigmas = 3
 	allowed := 0.02*most + sigmas*math.Sqrt2*float64(within) // the traps of timings vary as those of pairs
 	if mean < least-allowed || half > most+allowed {
-		t.Errorf("%s: %.0f ns, lower half %.0f, want one of %.0f within %.0f", list[0].Version.Name, mean, half, truths, allowed)
+		t.Errorf("%s: %.0f ns, lower half %.0f, want one of %.0f within %.0f", list[0].Version.Name, mean, half, truths,
+			allowed)
 	}
 }
 
@@ -204,7 +211,8 @@ func compare(t *testing.T, e *Engine, list []timing.Timing, truths []float64) {
 func ratiosOf(list []timing.Timing, at float64) (ratios []float64) {
 	for chunk := range slices.Chunk(list, 100) {
 		slices.SortFunc(chunk, func(a, b timing.Timing) int { return cmp.Compare(a.Duration, b.Duration) })
-		ratios = append(ratios, float64(chunk[int(at*float64(len(chunk)))].Duration)/float64(chunk[len(chunk)/20].Duration))
+		ratios = append(ratios,
+			float64(chunk[int(at*float64(len(chunk)))].Duration)/float64(chunk[len(chunk)/20].Duration))
 	}
 	slices.Sort(ratios)
 	return ratios
@@ -239,14 +247,19 @@ func TestLiveForms(t *testing.T) {
 				for _, n := range s.Lost {
 					sum += n
 				}
-				t.Logf("%d to %v, median %v; %+v %v", list[0].Duration, list[len(list)-1].Duration, lower(list), s, e.Notes())
+				t.Logf("%d to %v, median %v; %+v %v", list[0].Duration, list[len(list)-1].Duration, lower(list), s,
+					e.Notes())
 				share, about := float64(s.Lost[test.lost])/float64(sum), 0.1
 				if test.lost == lostDeep {
-					about = 0.15 // a watch may begin within a recursion: it has not seen the outer invocations, so that fewer are too deep
+					// a watch may begin within a recursion: it has not seen the outer invocations,
+					// so that fewer are too deep
+					about = 0.15
 				}
 				switch {
 				case test.lost == lostUnwound && share < 0.05:
-					return // JDK 17 passes the return address on the way to the handler: they are timed, with the exception's making
+					// JDK 17 passes the return address on the way to the handler: they are timed,
+					// with the exception's making
+					return
 				case test.lost != "" && math.Abs(share-test.share) > about:
 					t.Errorf("%s: %.2f of %d, want about %.2f", test.lost, share, sum, test.share)
 				}

@@ -23,7 +23,9 @@ import (
 const patience = 90 * time.Second
 
 // timeLoops times loops of a method until that returns true.
-func timeLoops(t *testing.T, e *Engine, until func(map[timing.Version]map[uint32][]timing.Timing) bool) map[timing.Version]map[uint32][]timing.Timing {
+func timeLoops(
+	t *testing.T, e *Engine, until func(map[timing.Version]map[uint32][]timing.Timing) bool,
+) map[timing.Version]map[uint32][]timing.Timing {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
@@ -50,7 +52,8 @@ func timeLoops(t *testing.T, e *Engine, until func(map[timing.Version]map[uint32
 // openLoops opens an engine for a method of Loops.java and its loops.
 func openLoops(t *testing.T, method string, guests ...*jvm.Guest) *Engine {
 	t.Helper()
-	opt := Options{Method: Method{Function: "Loops." + method}, Loops: true, Breakpoints: attach.BreakpointsAlways, Share: 0.05}
+	opt := Options{Method: Method{Function: "Loops." + method}, Loops: true, Breakpoints: attach.BreakpointsAlways,
+		Share: 0.05}
 	for _, g := range guests {
 		opt.PIDs = append(opt.PIDs, g.PID())
 	}
@@ -104,7 +107,8 @@ func TestLiveLoops(t *testing.T) {
 			{"nested", 100, 40_000, "-XX:TieredStopAtLevel=1", "C1 level 1", 1},
 			{"calling", 100, 40_000, "-XX:TieredStopAtLevel=1", "C1 level 1", 1},
 		} {
-			if i > 0 && j != 0 && test.mode != "calling" { // what a JDK changes is where its debug information is, not what a loop is
+			// what a JDK changes is where its debug information is, not what a loop is
+			if i > 0 && j != 0 && test.mode != "calling" {
 				continue
 			}
 			t.Run(fmt.Sprintf("%d/%s%s", jdk.Version, test.mode, test.flags), func(t *testing.T) {
@@ -138,11 +142,13 @@ func TestLiveLoops(t *testing.T) {
 				for v, of := range all {
 					for loop, list := range of {
 						median, low := perRun(list)
-						t.Logf("%s loop %d: %d timings, %d iterations, %.3f ns, in a quarter of the windows %.3f", v.Name, loop, len(list), list[0].Runs, median, low)
+						t.Logf("%s loop %d: %d timings, %d iterations, %.3f ns, in a quarter of the windows %.3f",
+							v.Name, loop, len(list), list[0].Runs, median, low)
 					}
 				}
 				cost, within := e.Cost()
-				t.Logf("truth %.3f and %.3f ns; cost %v within %v; spent %v; %+v\n%s", before, after, cost, within, e.Spent(), e.Stats(), strings.Join(e.Notes(), "\n"))
+				t.Logf("truth %.3f and %.3f ns; cost %v within %v; spent %v; %+v\n%s", before, after, cost, within,
+					e.Spent(), e.Stats(), strings.Join(e.Notes(), "\n"))
 				if len(list) < enough {
 					t.Fatal("too few timings")
 				}
@@ -155,7 +161,8 @@ func TestLiveLoops(t *testing.T) {
 				want := (before + after) / 2
 				allowed := 0.04*want + 3*float64(within)/float64(list[0].Runs) + math.Abs(before-after)
 				if median < want-allowed || low > want+allowed {
-					t.Errorf("%.2f ns an iteration, in a quarter of the windows %.2f, want %.2f within %.2f", median, low, want, allowed)
+					t.Errorf("%.2f ns an iteration, in a quarter of the windows %.2f, want %.2f within %.2f", median,
+						low, want, allowed)
 				}
 			})
 		}
@@ -188,7 +195,8 @@ func TestLiveLoopsRefused(t *testing.T) {
 						t.Errorf("%d timings of the loop in %s", len(of[1]), v.Name)
 					}
 				}
-				if !strings.Contains(notes, " C2: is not timed: its code has no poll, and no call in each iteration") || !strings.Contains(notes, "UseCountedLoopSafepoints") {
+				if !strings.Contains(notes, " C2: is not timed: its code has no poll, and no call in each iteration") ||
+					!strings.Contains(notes, "UseCountedLoopSafepoints") {
 					t.Errorf("notes: %s", notes)
 				}
 			})

@@ -24,7 +24,8 @@ func nestedFlow() *vmruntime.MethodFlow {
 			{Begin: 30, End: 32, Last: 31, Count: 10},
 		},
 		Writes: []vmruntime.LocalWrite{
-			{BCI: 0, Local: 1}, {BCI: 10, Local: 3, Step: 2}, {BCI: 18, Local: 2, Step: -1}, {BCI: 20, Local: 5, Step: 1}, {BCI: 21, Local: 5},
+			{BCI: 0, Local: 1}, {BCI: 10, Local: 3, Step: 2}, {BCI: 18, Local: 2, Step: -1},
+			{BCI: 20, Local: 5, Step: 1}, {BCI: 21, Local: 5},
 			{BCI: 24, Local: 1, Step: 1},
 		},
 	}
@@ -78,7 +79,8 @@ func TestRoundsTake(t *testing.T) {
 	}
 	// Where no number is usual, none is known.
 	p.moves = map[int64]float64{}
-	if list, runs := p.take(rounds(-2, -4, -6, -8, -10, -12, -14, -16, -18, -20, -22, -24, -26, -28, -30, -32, -34)); len(list) != 0 || runs != 0 {
+	if list, runs := p.take(rounds(-2, -4, -6, -8, -10, -12, -14, -16, -18, -20, -22, -24, -26, -28, -30, -32,
+		-34)); len(list) != 0 || runs != 0 {
 		t.Errorf("%d rounds of %d iterations", len(list), runs)
 	}
 	p = loopPlace{inside: []uint64{1}}
@@ -95,8 +97,12 @@ func TestLoopDescribe(t *testing.T) {
 	}{
 		{loopCode{why: "no poll"}, "is not timed: no poll"},
 		{loopCode{places: []*loopPlace{{}}}, ""},
-		{loopCode{places: []*loopPlace{{counter: counter, rounds: 60, moves: map[int64]float64{16000: 99, 3: 1}}}, perCall: 99998.4}, "16,000 iterations between two polls, by its counter; iterations per call: 99,998 as of warm-up"},
-		{loopCode{places: []*loopPlace{{what: "call", rounds: 60, hits: 12345, calls: 100}}, perCall: 98.25}, "one iteration from one return of a call to the next; iterations per call: about 123 now, 98.2 as of warm-up"},
+		{loopCode{places: []*loopPlace{{counter: counter, rounds: 60, moves: map[int64]float64{16000: 99, 3: 1}}},
+			perCall: 99998.4}, "16,000 iterations between two polls, by its counter; iterations per call: 99,998 as " +
+			"of warm-up"},
+		{loopCode{places: []*loopPlace{{what: "call", rounds: 60, hits: 12345, calls: 100}}, perCall: 98.25},
+			"one iteration from one return of a call to the next; iterations per call: about 123 now, 98.2 as of " +
+				"warm-up"},
 	} {
 		if got := test.loop.describe(); got != test.want {
 			t.Errorf("%s, want %s", got, test.want)

@@ -51,7 +51,8 @@ func tightLoops(code []byte, at uint64) (list []tight) {
 		pc := at + uint64(off)
 		if i.Calls() {
 			call = pc
-		} else if target, ok := i.Branch(pc); ok && target >= at && target <= pc && pc-target < tightLoop && call < target {
+		} else if target, ok := i.Branch(pc); ok && target >= at && target <= pc && pc-target < tightLoop &&
+			call < target {
 			list = append(list, tight{target, pc + uint64(i.Len)})
 		}
 		off += i.Len
@@ -77,13 +78,15 @@ func (g *guest) tightIn(c *vmruntime.Compilation) []tight {
 // them do not count: what is timed begins and ends there.
 func besideAny(loops []tight, places, others []uint64) bool {
 	return slices.ContainsFunc(loops, func(l tight) bool {
-		return !slices.ContainsFunc(places, l.contains) && (slices.ContainsFunc(places, l.beside) || slices.ContainsFunc(others, l.beside))
+		return !slices.ContainsFunc(places, l.contains) && (slices.ContainsFunc(places, l.beside) ||
+			slices.ContainsFunc(others, l.beside))
 	})
 }
 
 // slowed says why something is not timed.
 func (t *timer) slowed() string {
-	return fmt.Sprintf("a short loop is next to a breakpoint, which makes such loops up to %.1f times slower on this processor", t.slower)
+	return fmt.Sprintf("a short loop is next to a breakpoint, which makes such loops up to %.1f times slower on this "+
+		"processor", t.slower)
 }
 
 // noteSlowed is the note about versions that are timed although they have such loops; "" if there
@@ -99,5 +102,6 @@ func (g *guest) noteSlowed() string {
 		return ""
 	}
 	slices.Sort(names)
-	return fmt.Sprintf("process %d: %s: %s; if much of their time is in it, timings are too long", g.process.PID, strings.Join(names, ", "), g.engine.timer.slowed())
+	return fmt.Sprintf("process %d: %s: %s; if much of their time is in it, timings are too long", g.process.PID,
+		strings.Join(names, ", "), g.engine.timer.slowed())
 }

@@ -14,14 +14,19 @@ func TestTightLoops(t *testing.T) {
 		code []byte
 		want []tight
 	}{
-		"short":        {slices.Concat(nops(5), []byte{0xff, 0xc0, 0x75, 0xfc}), []tight{{0x1005, 0x1009}}}, // inc eax; jne -4
-		"loop":         {slices.Concat(nops(2), []byte{0xe2, 0xfd}), []tight{{0x1001, 0x1004}}},
-		"to itself":    {[]byte{0xeb, 0xfe}, []tight{{0x1000, 0x1002}}},
-		"forward":      {[]byte{0x75, 0x02, 0x90, 0x90, 0x90}, nil},
-		"before":       {[]byte{0x90, 0xeb, 0xf0}, nil},                                                       // what begins before the code
-		"call":         {slices.Concat(nops(3), []byte{0xe8, 0xf8, 0xff, 0xff, 0xff}), nil},                   // to its beginning
-		"long":         {slices.Concat(nops(tightLoop), []byte{0x0f, 0x85, 0x7a, 0xff, 0xff, 0xff}), nil},     // jne -134
-		"long enough":  {slices.Concat(nops(tightLoop), []byte{0x75, 0x81}), []tight{{0x1003, 0x1000 + 130}}}, // jne -127
+		// inc eax; jne -4
+		"short":     {slices.Concat(nops(5), []byte{0xff, 0xc0, 0x75, 0xfc}), []tight{{0x1005, 0x1009}}},
+		"loop":      {slices.Concat(nops(2), []byte{0xe2, 0xfd}), []tight{{0x1001, 0x1004}}},
+		"to itself": {[]byte{0xeb, 0xfe}, []tight{{0x1000, 0x1002}}},
+		"forward":   {[]byte{0x75, 0x02, 0x90, 0x90, 0x90}, nil},
+		// what begins before the code
+		"before": {[]byte{0x90, 0xeb, 0xf0}, nil},
+		// to its beginning
+		"call": {slices.Concat(nops(3), []byte{0xe8, 0xf8, 0xff, 0xff, 0xff}), nil},
+		// jne -134
+		"long": {slices.Concat(nops(tightLoop), []byte{0x0f, 0x85, 0x7a, 0xff, 0xff, 0xff}), nil},
+		// jne -127
+		"long enough":  {slices.Concat(nops(tightLoop), []byte{0x75, 0x81}), []tight{{0x1003, 0x1000 + 130}}},
 		"calls":        {[]byte{0x90, 0xff, 0xd0, 0xeb, 0xfb}, nil},
 		"data":         {[]byte{0x06, 0xeb, 0xfd}, nil}, // no instruction of 64-bit mode
 		"cut":          {[]byte{0x0f, 0x85, 0x7a}, nil},
@@ -38,7 +43,8 @@ func TestTightLoops(t *testing.T) {
 func TestTightBeside(t *testing.T) {
 	l := tight{0x1070, 0x1088} // in two lines
 	for address, want := range map[uint64]bool{
-		0xfff: false, 0x1000: true, 0x103f: true, 0x1040: true, 0x106f: true, 0x1070: false, 0x1087: false, 0x1088: true, 0x10bf: true, 0x10c0: false,
+		0xfff: false, 0x1000: true, 0x103f: true, 0x1040: true, 0x106f: true, 0x1070: false, 0x1087: false,
+		0x1088: true, 0x10bf: true, 0x10c0: false,
 	} {
 		if got := l.beside(address); got != want {
 			t.Errorf("%#x beside a loop at %#x: %v", address, l, got)

@@ -60,8 +60,10 @@ func ParseMethod(text string) (Method, error) {
 		signature = "(" + signature
 	}
 	m := Method{strings.ReplaceAll(strings.ReplaceAll(name, "::", "."), "/", "."), signature}
-	if i := strings.LastIndexByte(m.Function, '.'); i <= 0 || i == len(m.Function)-1 || found && !strings.Contains(signature, ")") {
-		return m, fmt.Errorf("method %q: want class.method, or class.method(Ljava/lang/String;)V if there are several", text)
+	if i := strings.LastIndexByte(m.Function, '.'); i <= 0 || i == len(m.Function)-1 || found &&
+		!strings.Contains(signature, ")") {
+		return m, fmt.Errorf("method %q: want class.method, or class.method(Ljava/lang/String;)V if there are several",
+			text)
 	}
 	return m, nil
 }
@@ -70,7 +72,9 @@ func ParseMethod(text string) (Method, error) {
 func (m Method) String() string { return m.Function + m.Signature }
 
 // attachProcess reads the tables of a JVM.
-func attachProcess(ctx context.Context, root proc.Root, pool *proc.Pool, pid int, method Method) (_ *process, err error) {
+func attachProcess(
+	ctx context.Context, root proc.Root, pool *proc.Pool, pid int, method Method,
+) (_ *process, err error) {
 	id, err := root.Identify(pid)
 	if err != nil {
 		return nil, err
@@ -105,7 +109,8 @@ func attachProcess(ctx context.Context, root proc.Root, pool *proc.Pool, pid int
 		return nil, fmt.Errorf("process %d: its code cannot be listed: %w", pid, errors.ErrUnsupported)
 	}
 	return &process{
-		Identity: id, memory: memory, vm: vm, method: method, names: map[uint64]bool{}, searched: map[uint32]*container{}, osr: map[uint32]bool{},
+		Identity: id, memory: memory, vm: vm, method: method, names: map[uint64]bool{},
+		searched: map[uint32]*container{}, osr: map[uint32]bool{},
 		inlined: map[string]bool{}, copied: map[uint64]bool{}, forms: map[string]bool{},
 	}, nil
 }
@@ -127,7 +132,9 @@ func Serves(ctx context.Context, root proc.Root, pid int) bool {
 	return err == nil && len(libraries) > 0
 }
 
-func readLibrary(ctx context.Context, root proc.Root, pool *proc.Pool, pid int, lib *proc.Mapping) (image vmruntime.Image, bias uint64, err error) {
+func readLibrary(
+	ctx context.Context, root proc.Root, pool *proc.Pool, pid int, lib *proc.Mapping,
+) (image vmruntime.Image, bias uint64, err error) {
 	vm, _ := bridge.Recognise(runtimes.Table(), lib.Path)
 	type library struct {
 		image vmruntime.Image
@@ -222,7 +229,8 @@ func (p *process) trees(all []vmruntime.Compilation) map[uint32]*vmruntime.Inlin
 	trees := map[uint32]*vmruntime.InlineTree{}
 	for i := range all {
 		c := &all[i]
-		if _, done := p.searched[c.Version]; done || c.Native() || !c.InUse || len(p.searched)+len(trees) >= maxInliners {
+		if _, done := p.searched[c.Version]; done || c.Native() || !c.InUse || len(p.searched)+
+			len(trees) >= maxInliners {
 			continue
 		}
 		if tree, err := p.vm.InlineTree(*c); err == nil { // otherwise it went away, or it is looked at again
@@ -295,7 +303,8 @@ type AmbiguousError struct {
 }
 
 func (e *AmbiguousError) Error() string {
-	return fmt.Sprintf("there are several methods %s: add the signature of one, as in %s%s (others: %s)", e.Method.Function, e.Method.Function,
+	return fmt.Sprintf("there are several methods %s: add the signature of one, as in %s%s (others: %s)",
+		e.Method.Function, e.Method.Function,
 		e.Signatures[0], strings.Join(e.Signatures[1:], ", "))
 }
 
@@ -316,7 +325,8 @@ func (p *process) searchInlined(c *vmruntime.Compilation, tree *vmruntime.Inline
 			continue
 		}
 		if depth := depthOf(tree, i); found == nil || depth < found.depth {
-			found = &container{method: c.Method, depth: depth, entered: c.EntryBCI < 0, final: c.Tier == vmruntime.TierC2}
+			found = &container{method: c.Method, depth: depth, entered: c.EntryBCI < 0,
+				final: c.Tier == vmruntime.TierC2}
 		}
 	}
 	if found != nil {
@@ -416,7 +426,8 @@ func (p *process) contains(c *vmruntime.Compilation, depth int) {
 	if err != nil || frames[0].Function == "" || len(p.inside) >= maxMethods {
 		return
 	}
-	p.inside = append(p.inside, container{method: c.Method, function: frames[0].Function, depth: depth, entered: c.EntryBCI < 0, final: true})
+	p.inside = append(p.inside, container{method: c.Method, function: frames[0].Function, depth: depth,
+		entered: c.EntryBCI < 0, final: true})
 	p.inlined[fmt.Sprintf("%s (%s)", frames[0].Function, versionName(c))] = true
 }
 
@@ -440,7 +451,8 @@ func (e *InlinedError) Error() string {
 	const shown = 5
 	text := fmt.Sprintf("%s is inlined wherever it is called: its calls have no entry for a breakpoint; ", e.Method)
 	if len(e.Callers) == 0 {
-		return text + fmt.Sprintf("it is in code that loops (%s), which has no entry either: choose another method that the loop calls", strings.Join(e.Loops[:min(len(e.Loops), shown)], ", "))
+		return text + fmt.Sprintf("it is in code that loops (%s), which has no entry either: choose another method "+
+			"that the loop calls", strings.Join(e.Loops[:min(len(e.Loops), shown)], ", "))
 	}
 	text += "choose the nearest caller with compiled code of its own: " + e.Callers[0]
 	if others := e.Callers[1:min(len(e.Callers), shown)]; len(others) > 0 {
@@ -532,17 +544,20 @@ func (p *process) notes() (notes []string) {
 		if n := len(names) - shown; n > 0 {
 			names, more = names[:shown], fmt.Sprintf(" and %d more", n)
 		}
-		note := fmt.Sprintf("process %d: %s is inlined into %s%s; calls there have no entry and are not timed", p.PID, p.method, strings.Join(names, ", "), more)
+		note := fmt.Sprintf("process %d: %s is inlined into %s%s; calls there have no entry and are not timed", p.PID,
+			p.method, strings.Join(names, ", "), more)
 		if e := (*InlinedError)(nil); errors.As(p.everywhere(), &e) && len(e.Callers) > 0 {
 			note += "; the nearest caller with compiled code of its own is " + e.Callers[0]
 		}
 		notes = append(notes, note)
 	}
 	if len(p.osr) > 0 {
-		notes = append(notes, fmt.Sprintf("process %d: %s has %d OSR versions, which are entered in the middle of a loop: invocations are not timed there", p.PID, p.method, len(p.osr)))
+		notes = append(notes, fmt.Sprintf("process %d: %s has %d OSR versions, which are entered in the middle of a "+
+			"loop: invocations are not timed there", p.PID, p.method, len(p.osr)))
 	}
 	if len(p.methods) == 0 {
-		notes = append(notes, fmt.Sprintf("process %d: no compiled code of %s was found: it is interpreted, inlined everywhere, or not called", p.PID, p.method))
+		notes = append(notes, fmt.Sprintf("process %d: no compiled code of %s was found: it is interpreted, inlined "+
+			"everywhere, or not called", p.PID, p.method))
 	}
 	return notes
 }

@@ -18,7 +18,8 @@ func TestResultRead(t *testing.T) {
 	}{
 		{bpf.TimedWatch{}, "0 [0 0 0 0 0] 0"},
 		{bpf.TimedWatch{Started: 10, Ended: 4, Lost: [5]uint32{1, 2, 0, 0}}, "4 [1 2 0 0 0] 3"},
-		{bpf.TimedWatch{Started: math.MaxUint32, Ended: math.MaxUint32, Lost: [5]uint32{1, 2, 3, 4}}, "128 [0 0 0 0 0] 0"},
+		{bpf.TimedWatch{Started: math.MaxUint32, Ended: math.MaxUint32, Lost: [5]uint32{1, 2, 3, 4}},
+			"128 [0 0 0 0 0] 0"},
 		{bpf.TimedWatch{Started: 5, Ended: 4, Lost: [5]uint32{0, 7, 1, 0}}, "4 [0 1 0 0 0] 0"},
 	} {
 		var r result
@@ -125,10 +126,13 @@ func TestWindowCheck(t *testing.T) {
 		t.Error(err)
 	}
 	for i, change := range []func(*window){
-		func(w *window) { w.addresses = nil }, func(w *window) { w.addresses = make([]uint64, 4) }, func(w *window) { w.threads = nil },
-		func(w *window) { w.threads = make([]int, maxThreads+1) }, func(w *window) { w.limit = 0 }, func(w *window) { w.limit = maxTimings + 1 },
+		func(w *window) { w.addresses = nil }, func(w *window) { w.addresses = make([]uint64, 4) },
+		func(w *window) { w.threads = nil },
+		func(w *window) { w.threads = make([]int, maxThreads+1) }, func(w *window) { w.limit = 0 },
+		func(w *window) { w.limit = maxTimings + 1 },
 		func(w *window) { w.admit = 0 }, func(w *window) { w.wait = time.Hour }, func(w *window) { w.wait = -1 },
-		func(w *window) { w.mode = bpf.TimeRounds }, func(w *window) { w.places = 1 }, func(w *window) { w.mode, w.places = bpf.TimeRounds, 3 },
+		func(w *window) { w.mode = bpf.TimeRounds }, func(w *window) { w.places = 1 },
+		func(w *window) { w.mode, w.places = bpf.TimeRounds, 3 },
 	} {
 		w := good
 		change(&w)

@@ -77,7 +77,8 @@ func (g *guest) planLoops(c *vmruntime.Compilation) ([]*loopCode, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := planner{guest: g, code: c, version: g.version(c), groups: map[loopKey]*loopGroup{}, shapes: map[uint64]*shapes{}}
+	p := planner{guest: g, code: c, version: g.version(c), groups: map[loopKey]*loopGroup{},
+		shapes: map[uint64]*shapes{}}
 	own, err := p.shapesOf(c.Method)
 	if err != nil {
 		return nil, err
@@ -189,7 +190,8 @@ func (p *planner) sort(s *vmruntime.Safepoint) {
 // loop says where to watch a loop, or why that is no use.
 func (p *planner) loop(of *loopGroup) *loopCode {
 	shape := &of.shapes.loops[of.loopKey.loop]
-	l := &loopCode{number: p.guest.engine.loopNumber(p.guest.process, of.method, shape.head), perCall: of.shapes.perCall(of.loopKey.loop)}
+	l := &loopCode{number: p.guest.engine.loopNumber(p.guest.process, of.method, shape.head),
+		perCall: of.shapes.perCall(of.loopKey.loop)}
 	counters := of.shapes.counters(of.loopKey.loop)
 	for _, s := range of.polls {
 		if counter, step := counterAt(counters, s); counter != nil {
@@ -217,7 +219,8 @@ func (p *planner) loop(of *loopGroup) *loopCode {
 	case l.slower:
 		l.why = p.guest.engine.timer.slowed()
 	case len(of.polls)+len(of.calls) > 0:
-		l.why = "no counter shows how many iterations a poll or a call in its code stands for; time invocations, without --loops"
+		l.why = "no counter shows how many iterations a poll or a call in its code stands for; time invocations, " +
+			"without --loops"
 	default:
 		l.why = "its code has no poll, and no call in each iteration; time invocations, without --loops"
 		if p.code.Tier == vmruntime.TierC2 && len(counters) > 0 {
@@ -332,7 +335,8 @@ func (p *loopPlace) worth() float64 {
 
 // window is the next window of a place; pairs says whether to measure the cost of a timing.
 func (p *loopPlace) window(pairs bool) window {
-	w := window{mode: bpf.TimeRounds, limit: timedPerWindow, admit: admitTime, wait: max(leastWait, p.wait), threads: p.callers.someThreads(maxThreads)}
+	w := window{mode: bpf.TimeRounds, limit: timedPerWindow, admit: admitTime, wait: max(leastWait, p.wait),
+		threads: p.callers.someThreads(maxThreads)}
 	switch {
 	case len(w.threads) == 0 || p.windows >= surveyEvery:
 		p.windows = 0
@@ -469,7 +473,8 @@ func thousands(x float64) string {
 // processes.
 func (e *Engine) loopNumber(p *process, method uint64, head int) uint32 {
 	name, line := fmt.Sprintf("%s, bytecode %d", p.method, head), ""
-	if frames, err := p.vm.Names([]vmruntime.Scope{{Method: method, BCI: head}}); err == nil && frames[0].Function != "" {
+	if frames, err := p.vm.Names([]vmruntime.Scope{{Method: method, BCI: head}}); err == nil &&
+		frames[0].Function != "" {
 		f := &frames[0]
 		name = fmt.Sprintf("%s%s, bytecode %d", f.Function, f.Signature, head)
 		if f.File != "" && f.Line > 0 {
@@ -489,7 +494,9 @@ func (e *Engine) loopNumber(p *process, method uint64, head int) uint32 {
 }
 
 // loopTimings are timings of a window of rounds.
-func loopTimings(of timing.Region, v timing.Version, list []*bpf.Timed, runs uint32, trap time.Duration) []timing.Timing {
+func loopTimings(
+	of timing.Region, v timing.Version, list []*bpf.Timed, runs uint32, trap time.Duration,
+) []timing.Timing {
 	timings := make([]timing.Timing, len(list))
 	for i, t := range list {
 		d := duration(t, trap)

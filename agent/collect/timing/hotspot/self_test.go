@@ -67,7 +67,8 @@ func spinning(t *testing.T, call func()) int {
 func timedSelf(t *testing.T, tm *timer, id proc.Identity, f any, tid, limit int) result {
 	t.Helper()
 	entry := uint64(reflect.ValueOf(f).Pointer())
-	w := window{mode: bpf.TimeCallers, addresses: []uint64{entry}, threads: []int{tid}, limit: maxTimings, admit: time.Second}
+	w := window{mode: bpf.TimeCallers, addresses: []uint64{entry}, threads: []int{tid}, limit: maxTimings,
+		admit: time.Second}
 	r, err := tm.time(t.Context(), id, w)
 	if err != nil {
 		t.Fatal(err)
@@ -77,7 +78,8 @@ func timedSelf(t *testing.T, tm *timer, id proc.Identity, f any, tid, limit int)
 	if r.Started != len(r.Timed)+r.Open || len(r.Timed) == 0 || len(c.threads) != 1 || c.threads[tid] == 0 {
 		t.Fatalf("%d callers of %d arrivals, threads %v", len(r.Timed), r.Started, c.threads)
 	}
-	w.mode, w.addresses, w.limit, w.wait = bpf.TimeInvocations, append(w.addresses, c.commonest(entry, maxCallers)...), limit, time.Second
+	w.mode, w.addresses, w.limit, w.wait = bpf.TimeInvocations, append(w.addresses, c.commonest(entry, maxCallers)...),
+		limit, time.Second
 	if r, err = tm.time(t.Context(), id, w); err != nil {
 		t.Fatal(err)
 	}
@@ -174,14 +176,16 @@ func TestTimeRounds(t *testing.T) {
 	const iterations = 6
 	var kept atomic.Uint64
 	tid := spinning(t, func() { kept.Store(looping(iterations)) })
-	operand, err := attach.Operand(elffile.Operand{Kind: elffile.OperandReg, Size: -4, Reg: elffile.RAX}) // the first argument
+	// the first argument
+	operand, err := attach.Operand(elffile.Operand{Kind: elffile.OperandReg, Size: -4, Reg: elffile.RAX})
 	if err != nil {
 		t.Fatal(err)
 	}
 	counter := bpf.TimingOperand(operand)
 	inside, outside := uint64(reflect.ValueOf(spin).Pointer()), uint64(reflect.ValueOf(looping).Pointer())
 	w := window{
-		mode: bpf.TimeRounds, addresses: []uint64{inside, outside}, places: 1, counter: &counter, threads: []int{tid}, limit: 120, admit: time.Second, wait: time.Second,
+		mode: bpf.TimeRounds, addresses: []uint64{inside, outside}, places: 1, counter: &counter, threads: []int{tid},
+		limit: 120, admit: time.Second, wait: time.Second,
 	}
 	r, err := tm.time(t.Context(), id, w)
 	if err != nil {
@@ -192,7 +196,8 @@ func TestTimeRounds(t *testing.T) {
 	if len(r.Timed)+left+r.Open != r.Started || len(r.Timed) < 5*(left-2) || len(r.Timed) > 5*(left+2) {
 		t.Errorf("%d timed, lost %v, %d open of %d", len(r.Timed), r.Lost, r.Open, r.Started)
 	}
-	if calls, hits := int(r.Hits[1]), int(r.Hits[0]); hits < iterations*(calls-1) || hits > iterations*(calls+1) || calls < 10 {
+	if calls, hits := int(r.Hits[1]), int(r.Hits[0]); hits < iterations*(calls-1) || hits > iterations*(calls+1) ||
+		calls < 10 {
 		t.Errorf("%d arrivals in the loop and %d outside, want %d to one", hits, calls, iterations)
 	}
 	for i := range r.Timed {
@@ -230,7 +235,8 @@ func TestTimeSilence(t *testing.T) {
 	tm, id := newTestTimer(t)
 	tid := spinning(t, func() { time.Sleep(time.Millisecond) })
 	entry := uint64(reflect.ValueOf(spin).Pointer())
-	w := window{mode: bpf.TimeInvocations, addresses: []uint64{entry, entry + 1}, threads: []int{tid}, limit: 10, admit: 20 * time.Millisecond, wait: 20 * time.Millisecond}
+	w := window{mode: bpf.TimeInvocations, addresses: []uint64{entry, entry + 1}, threads: []int{tid}, limit: 10,
+		admit: 20 * time.Millisecond, wait: 20 * time.Millisecond}
 	r, err := tm.time(t.Context(), id, w)
 	if err != nil || r.Started+len(r.Timed)+r.Open+r.Stray > 0 || r.Length < w.admit+w.wait {
 		t.Errorf("%+v, %v", r, err)

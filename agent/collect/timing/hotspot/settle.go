@@ -131,7 +131,8 @@ func (t *timer) settle(ctx context.Context, root proc.Root) error {
 		return err
 	}
 	modes := []window{
-		{mode: bpf.TimePairs, addresses: []uint64{entry, second}}, {mode: bpf.TimeInvocations, addresses: []uint64{entry, caller}},
+		{mode: bpf.TimePairs, addresses: []uint64{entry, second}},
+		{mode: bpf.TimeInvocations, addresses: []uint64{entry, caller}},
 		{mode: bpf.TimeRounds, addresses: []uint64{entry}, places: 1}, // the spinner calls in a loop
 	}
 	if beside := besideTurn(); beside != 0 {
@@ -157,7 +158,8 @@ func (t *timer) settle(ctx context.Context, root proc.Root) error {
 		}
 		length := spinTime()
 		known := middles[0] + length
-		excesses, rounds, slower = append(excesses, middles[1]-known), append(rounds, middles[2]-known), append(slower, 1+(middles[3]-middles[1])/length)
+		excesses, rounds, slower = append(excesses, middles[1]-known), append(rounds, middles[2]-known),
+			append(slower, 1+(middles[3]-middles[1])/length)
 	}
 	if len(excesses) < settleLeast {
 		return errSettle

@@ -64,7 +64,8 @@ func (t *tally) take(then time.Duration, last bool) Count {
 	rest := (end - t.from).Seconds()
 	sum := t.sum
 	sum.Calls += t.rate * rest
-	sum.Error = math.Hypot(sum.Error, rest*math.Sqrt(t.spread)) // as a whole it may differ as one look does from another
+	// as a whole it may differ as one look does from another
+	sum.Error = math.Hypot(sum.Error, rest*math.Sqrt(t.spread))
 	sum.Error += t.slowed
 	sum.Time = end - t.taken
 	t.sum, t.slowed, t.from, t.taken = Count{}, 0, end, end

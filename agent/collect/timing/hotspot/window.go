@@ -70,8 +70,10 @@ func (w *window) check() error {
 	switch {
 	case len(w.addresses) < 1 || len(w.addresses) > watch.MaxAddresses, w.limit < 1 || w.limit > maxTimings,
 		len(w.threads) > maxThreads, w.threads == nil && w.mode != bpf.TimeCallers,
-		(w.mode == bpf.TimeRounds) != (w.places > 0), w.places > len(w.addresses), w.admit <= 0 || w.wait < 0 || w.admit+w.wait > watch.MaxDuration:
-		return fmt.Errorf("window of %d addresses in %d threads for %d timings and %v: %w", len(w.addresses), len(w.threads), w.limit, w.admit+w.wait, unix.EINVAL)
+		(w.mode == bpf.TimeRounds) != (w.places > 0), w.places > len(w.addresses), w.admit <= 0 || w.wait < 0 ||
+			w.admit+w.wait > watch.MaxDuration:
+		return fmt.Errorf("window of %d addresses in %d threads for %d timings and %v: %w", len(w.addresses),
+			len(w.threads), w.limit, w.admit+w.wait, unix.EINVAL)
 	}
 	return nil
 }
@@ -86,7 +88,9 @@ type result struct {
 	Hits    [bpf.WatchAddresses]uint32 // of rounds: arrivals at each address
 	Open    int                        // had not ended
 	Late    int                        // invocations that were not taken, as the window waited only for ends
-	Stray   int                        // arrivals that ended nothing: other callees return to the same place, or the invocation began before the window
+	// arrivals that ended nothing: other callees return to the same place, or the invocation began
+	// before the window
+	Stray int
 }
 
 // time opens a window and waits for its end. watch.Refused and others of package watch say which
@@ -95,7 +99,8 @@ func (t *timer) time(ctx context.Context, id proc.Identity, w window) (r result,
 	if err := w.check(); err != nil {
 		return r, err
 	}
-	kernel := bpf.TimedWatch{Mode: uint32(w.mode), Places: uint32(w.places), Value: bpf.TimingOperand{Kind: bpf.OperandConstant}}
+	kernel := bpf.TimedWatch{Mode: uint32(w.mode), Places: uint32(w.places),
+		Value: bpf.TimingOperand{Kind: bpf.OperandConstant}}
 	if w.counter != nil {
 		kernel.Value = *w.counter
 	}
@@ -103,7 +108,8 @@ func (t *timer) time(ctx context.Context, id proc.Identity, w window) (r result,
 		kernel.Threads[i].Tid = uint32(tid)
 	}
 	request := watch.Request{
-		Identity: id, Addresses: w.addresses, Threads: w.threads, Duration: w.admit + w.wait, Hits: w.limit, Overrun: overrun * w.limit,
+		Identity: id, Addresses: w.addresses, Threads: w.threads, Duration: w.admit + w.wait, Hits: w.limit,
+		Overrun: overrun * w.limit,
 		Before: func() error { // the process may have had another watch until now
 			kernel.Until = uint64(proc.Monotonic() + w.admit)
 			return nil

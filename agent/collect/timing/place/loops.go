@@ -16,7 +16,8 @@ type Loop struct {
 // takes as many passes over the graph as loops are nested, at most MaxBlocks. The graph must be
 // one.
 func (g *Graph) Loops() []Loop {
-	f := forest{g: g, in: make([]int, len(g.Blocks)), index: make([]int, len(g.Blocks)), low: make([]int, len(g.Blocks)), onStack: make([]bool, len(g.Blocks))}
+	f := forest{g: g, in: make([]int, len(g.Blocks)), index: make([]int, len(g.Blocks)),
+		low: make([]int, len(g.Blocks)), onStack: make([]bool, len(g.Blocks))}
 	all := g.reachable()
 	f.find(all, -1, 0)
 	return f.order()

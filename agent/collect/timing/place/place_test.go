@@ -32,9 +32,11 @@ func TestSelectFigure3(t *testing.T) {
 		g    *Graph
 	}{
 		{"one block", graph([]float64{1, 200, 1}, []float64{1000, 20, 1, 2}, []float64{1, 200})},
-		{"a choice in the loop", graph([]float64{1, 200, 1}, []float64{1000, 10, 2, 3}, []float64{600, 30, 4}, []float64{400, 35, 4},
+		{"a choice in the loop", graph([]float64{1, 200, 1}, []float64{1000, 10, 2, 3}, []float64{600, 30, 4},
+			[]float64{400, 35, 4},
 			[]float64{1000, 5, 1, 5}, []float64{1, 100})},
-		{"one loop after another", graph([]float64{1, 90, 1}, []float64{500, 15, 1, 2}, []float64{1, 90, 3}, []float64{500, 25, 4, 5},
+		{"one loop after another", graph([]float64{1, 90, 1}, []float64{500, 15, 1, 2}, []float64{1, 90, 3},
+			[]float64{500, 25, 4, 5},
 			[]float64{500, 10, 3}, []float64{1, 90})},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -54,25 +56,33 @@ func TestSelect(t *testing.T) {
 		blocks []int
 		why    Verdict
 	}{
-		{"often invoked", graph([]float64{100, 1, 1}, []float64{200, 100, 1, 2}, []float64{100, 1}), testOptions, nil, Invoked},
+		{"often invoked", graph([]float64{100, 1, 1}, []float64{200, 100, 1, 2}, []float64{100, 1}), testOptions, nil,
+			Invoked},
 		{"no loop", graph([]float64{0, 1, 1}, []float64{1, 1}), testOptions, nil, NoLoop},
 		{"never executed", graph([]float64{0, 1, 1}, []float64{0, 1, 1}), testOptions, nil, NeverExecuted},
-		{"long body", graph([]float64{1, 1, 1}, []float64{1000, 30, 2}, []float64{1000, 21, 1, 3}, []float64{1, 1}), testOptions, []int{1}, Chosen},
-		{"at the threshold", graph([]float64{1, 1, 1}, []float64{1000, 30, 2}, []float64{1000, 20, 1, 3}, []float64{1, 1}), testOptions, nil, Tight},
+		{"long body", graph([]float64{1, 1, 1}, []float64{1000, 30, 2}, []float64{1000, 21, 1, 3}, []float64{1, 1}),
+			testOptions, []int{1}, Chosen},
+		{"at the threshold", graph([]float64{1, 1, 1}, []float64{1000, 30, 2}, []float64{1000, 20, 1, 3},
+			[]float64{1, 1}), testOptions, nil, Tight},
 		// The inner loop is tight. The outer one's head is rare: with a lower target it is chosen.
 		{"tight inside", graph(inner...), testOptions, nil, Tight},
 		{"long outside", graph(inner...), Options{0.05, 0.009, 50}, []int{1}, Chosen},
 		// The block nearest to the target is on a short way around: the rare branch makes no timing
 		// safe that it does not lie on.
-		{"short cut", graph([]float64{1, 1, 1}, []float64{1000, 10, 2, 3}, []float64{900, 100, 1}, []float64{100, 10, 1, 4}, []float64{1, 1}),
+		{"short cut", graph([]float64{1, 1, 1}, []float64{1000, 10, 2, 3}, []float64{900, 100, 1},
+			[]float64{100, 10, 1, 4}, []float64{1, 1}),
 			Options{0.05, 0.04, 50}, []int{2}, Chosen},
 		// Two loops are needed for the target, and the blocks of one would be too near to each
 		// other.
-		{"two loops", graph([]float64{1, 1, 1}, []float64{400, 60, 1, 2}, []float64{1, 1, 3}, []float64{500, 30, 4}, []float64{500, 30, 3, 5}, []float64{1, 1}),
+		{"two loops", graph([]float64{1, 1, 1}, []float64{400, 60, 1, 2}, []float64{1, 1, 3}, []float64{500, 30, 4},
+			[]float64{500, 30, 3, 5}, []float64{1, 1}),
 			Options{0.05, 0.28, 50}, []int{1}, Chosen},
-		{"irreducible", graph([]float64{1, 1, 1, 2}, []float64{500, 40, 2}, []float64{500, 40, 1, 3}, []float64{1, 1}), testOptions, []int{1}, Chosen},
-		{"unreachable loop", graph([]float64{1, 1, 1}, []float64{1, 1}, []float64{1000, 100, 2}), testOptions, nil, NoLoop},
-		{"entry in a loop", graph([]float64{0.1, 1, 1}, []float64{50, 100, 0, 1}), Options{0.05, 0.1, 50}, []int{1}, Chosen},
+		{"irreducible", graph([]float64{1, 1, 1, 2}, []float64{500, 40, 2}, []float64{500, 40, 1, 3}, []float64{1, 1}),
+			testOptions, []int{1}, Chosen},
+		{"unreachable loop", graph([]float64{1, 1, 1}, []float64{1, 1}, []float64{1000, 100, 2}), testOptions, nil,
+			NoLoop},
+		{"entry in a loop", graph([]float64{0.1, 1, 1}, []float64{50, 100, 0, 1}), Options{0.05, 0.1, 50}, []int{1},
+			Chosen},
 		{"malformed", graph([]float64{1, 1, 7}), testOptions, nil, Malformed},
 		{"not a number", graph([]float64{math.NaN(), 1}), testOptions, nil, Malformed},
 		{"no blocks", &Graph{}, testOptions, nil, Malformed},
@@ -92,7 +102,8 @@ func TestSelect(t *testing.T) {
 
 func TestLoops(t *testing.T) {
 	// 1 contains 2 and 4; 2 has an inner loop of itself; 6 is irreducible with 7.
-	g := graph([]float64{1, 1, 1}, []float64{10, 1, 2}, []float64{100, 1, 2, 3}, []float64{10, 1, 4}, []float64{100, 1, 5}, []float64{100, 1, 4, 1, 6, 7},
+	g := graph([]float64{1, 1, 1}, []float64{10, 1, 2}, []float64{100, 1, 2, 3}, []float64{10, 1, 4},
+		[]float64{100, 1, 5}, []float64{100, 1, 4, 1, 6, 7},
 		[]float64{5, 1, 7}, []float64{9, 1, 6, 8}, []float64{1, 1})
 	got := fmt.Sprint(g.Loops())
 	if want := "[{1 [1 2 3 4 5] -1 0} {2 [2] 0 1} {4 [4 5] 0 1} {7 [6 7] -1 0}]"; got != want {
@@ -104,7 +115,8 @@ func TestLoops(t *testing.T) {
 func TestSelectBound(t *testing.T) {
 	nested := &Graph{Blocks: make([]Block, MaxBlocks)}
 	for i := range nested.Blocks {
-		nested.Blocks[i] = Block{Freq: float64(i), Cost: 0.01, Successors: []int{min(i+1, MaxBlocks-1), MaxBlocks - 1 - i}}
+		nested.Blocks[i] = Block{Freq: float64(i), Cost: 0.01, Successors: []int{min(i+1, MaxBlocks-1),
+			MaxBlocks - 1 - i}}
 	}
 	dense := &Graph{Blocks: make([]Block, MaxBlocks)}
 	for i := range dense.Blocks {

@@ -16,7 +16,8 @@ func heap(layout *hotspot.Layout) *bpf.HotspotHeap {
 		ObjectKlass: l.Klass, ArrayLength: l.ArrayLength,
 		KlassName: l.KlassName, KlassLayout: l.LayoutHelper, SymbolLength: l.SymbolLength, SymbolBody: l.SymbolBody,
 		TlabStart: l.TLABStart, TlabTop: l.TLABTop, TlabEnd: l.TLABEnd,
-		ThreadObject: l.ThreadObject, ParkBlocker: l.ParkBlocker, MonitorObject: l.MonitorObject, MonitorOwner: l.MonitorOwner,
+		ThreadObject: l.ThreadObject, ParkBlocker: l.ParkBlocker, MonitorObject: l.MonitorObject,
+		MonitorOwner:  l.MonitorOwner,
 		ThreadCurrent: mounted.Current, ThreadId: mounted.ID,
 		RegionTable: l.Heap.RegionTable, RegionShift: uint64(l.Heap.RegionShift), RegionType: l.Heap.RegionTag,
 		RegionEden: l.Heap.EdenTag, RegionSurvivor: l.Heap.SurvivorTag,
@@ -24,11 +25,13 @@ func heap(layout *hotspot.Layout) *bpf.HotspotHeap {
 		YoungLow: l.Heap.YoungLow, YoungHigh: l.Heap.YoungHigh,
 	}
 	if l.Heap.Collector == javaheap.CollectorG1 && l.Heap.RegionShift > 0 {
-		h.LargestBuffered = 1 << (l.Heap.RegionShift - 1) // larger ones are humongous: G1CollectedHeap::humongous_threshold_for
+		// larger ones are humongous: G1CollectedHeap::humongous_threshold_for
+		h.LargestBuffered = 1 << (l.Heap.RegionShift - 1)
 	}
 	if l.HasAllocated {
 		h.ThreadAllocated = l.Allocated
-		h.ThreadList, h.ListLength, h.ListThreads, h.ThreadNext = l.ThreadList, l.ListLength, l.ListThreads, l.ThreadNext
+		h.ThreadList, h.ListLength, h.ListThreads, h.ThreadNext = l.ThreadList, l.ListLength, l.ListThreads,
+			l.ThreadNext
 		h.ThreadOs, h.OsThreadId = l.OSThread, l.OSThreadID
 	}
 	for flag, set := range map[uint32]bool{

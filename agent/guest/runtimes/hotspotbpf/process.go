@@ -21,7 +21,8 @@ func process(l *hotspot.Layout) (*bpf.HotspotProcess, error) {
 		SegmentShift: uint32(l.Cache.SegmentShift), BlockHeader: l.Cache.BlockHeaderSize,
 
 		NameNmethod: l.Kinds.NMethod, NameNative: l.Kinds.Native, NameInterpreter: l.Kinds.Interpreter,
-		NameVtable: l.Kinds.Vtable, NameAdapter: l.Kinds.Adapter, NameContinuation: l.Kinds.Continuation, NameUpcall: l.Kinds.Upcall,
+		NameVtable: l.Kinds.Vtable, NameAdapter: l.Kinds.Adapter, NameContinuation: l.Kinds.Continuation,
+		NameUpcall:     l.Kinds.Upcall,
 		CallStubReturn: l.Thread.CallStubReturn, ReturnBarrier: l.Loom.ReturnBarrier,
 
 		BlobName: l.Blob.Name, BlobCodeBegin: l.Blob.CodeBegin, BlobFrameSize: l.Blob.FrameSize,

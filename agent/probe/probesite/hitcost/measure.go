@@ -109,7 +109,8 @@ func attachTo(addr uint64, p attach.Uprobe) (detach func() error, err error) {
 		return nil, err
 	}
 	defer file.Close()
-	links, err := attach.NewUprobes().Attach(file, self, p, []attach.Site{{Offset: addr - m.Start + m.Offset, OwnsStack: true}})
+	links, err := attach.NewUprobes().Attach(file, self, p, []attach.Site{{Offset: addr - m.Start + m.Offset,
+		OwnsStack: true}})
 	if err != nil {
 		return nil, err
 	}

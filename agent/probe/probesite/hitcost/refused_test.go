@@ -32,7 +32,8 @@ func TestLiveRefused(t *testing.T) {
 		"eb00", "e900000000", "7400", "0f8400000000", "e800000000", "e300", "e200", // branches
 		"3e7400", "66eb00", "2e0f8400000000", "f2e800000000", "66666648e800000000", "ffd0", "3effd0", "ffe0",
 		"f30f1efa", "c3", "5d", "4883ec18", "488b0500000000", "4889e5", "85c0", "4531c0",
-		"f0480fb111", "f0830c2400", "cc", "cd80", "f4", "fa", "0f05", "0f0b", "0fa2", "0f31", "0f01d0", "6e", "e410", "ec",
+		"f0480fb111", "f0830c2400", "cc", "cd80", "f4", "fa", "0f05", "0f0b", "0fa2", "0f31", "0f01d0", "6e", "e410",
+		"ec",
 		"c5f877", "c5fa6f06", "c5fd6f06", "c5fa7f06", "c5fdefc0", "c4e2791801", "62f17c481000", "660f3800c1",
 		"f3a4", "f20f10c1", "660fefc0", "64488b042528000000", "67488d00", "0faef0", "0fc7f0",
 	} {
@@ -64,7 +65,8 @@ func attachToCode(t *testing.T, code []byte, p attach.Uprobe) error {
 		t.Fatal(err)
 	}
 	defer file.Close()
-	if _, err := file.WriteString(strings.Repeat("\x90", at) + string(code) + strings.Repeat("\x90", os.Getpagesize())); err != nil {
+	if _, err := file.WriteString(strings.Repeat("\x90", at) + string(code) +
+		strings.Repeat("\x90", os.Getpagesize())); err != nil {
 		t.Fatal(err)
 	}
 	mapped, err := unix.Mmap(int(file.Fd()), 0, os.Getpagesize(), unix.PROT_READ|unix.PROT_EXEC, unix.MAP_PRIVATE)

@@ -92,7 +92,8 @@ func (b *builder) function(f *pprof.Function) *pprof.Function {
 	key := functionKey{f.SystemName, f.Filename, f.StartLine}
 	made := b.functions[key]
 	if made == nil {
-		made = &pprof.Function{ID: uint64(len(b.profile.Function) + 1), Name: key.name, SystemName: key.name, Filename: key.file, StartLine: key.startLine}
+		made = &pprof.Function{ID: uint64(len(b.profile.Function) + 1), Name: key.name, SystemName: key.name,
+			Filename: key.file, StartLine: key.startLine}
 		b.functions[key] = made
 		b.profile.Function = append(b.profile.Function, made)
 	}

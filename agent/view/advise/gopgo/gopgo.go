@@ -96,7 +96,8 @@ func choose(p *pprof.Profile, o Options, counts int) (program, error) {
 		programs = append(programs, key)
 	}
 	slices.SortFunc(programs, func(a, b program) int {
-		return cmp.Or(cmp.Compare(samples[b], samples[a]), strings.Compare(a.file, b.file), strings.Compare(a.buildID, b.buildID))
+		return cmp.Or(cmp.Compare(samples[b], samples[a]), strings.Compare(a.file, b.file),
+			strings.Compare(a.buildID, b.buildID))
 	})
 	switch {
 	case !any && o.PID != 0:
@@ -108,7 +109,8 @@ func choose(p *pprof.Profile, o Options, counts int) (program, error) {
 	case len(programs) > 1:
 		return program{}, severalError(programs, pids)
 	case named:
-		return program{}, errors.New("the Go functions in the profile have no line on which they begin: build the program with Go 1.20 or newer, and record it with this version of vmprof-agent")
+		return program{}, errors.New("the Go functions in the profile have no line on which they begin: build the " +
+			"program with Go 1.20 or newer, and record it with this version of vmprof-agent")
 	}
 	return program{}, errors.New("the profile has no functions of a Go program")
 }
@@ -127,7 +129,8 @@ func severalError(programs []program, pids map[program][]int64) error {
 	if more := len(programs) - most; more > 0 {
 		list = append(list, fmt.Sprintf("%d more", more))
 	}
-	return fmt.Errorf("the profile has %d Go programs: %s; choose one with -p PID", len(programs), strings.Join(list, ", "))
+	return fmt.Errorf("the profile has %d Go programs: %s; choose one with -p PID", len(programs),
+		strings.Join(list, ", "))
 }
 
 // programOf returns the file of the outermost function of Go in a sample, nil if there is none.
@@ -148,7 +151,8 @@ func hasGoNames(s *pprof.Sample) bool {
 				return false
 			}
 			name := line.Function.SystemName
-			return name == "runtime.main" || strings.HasPrefix(name, "runtime.goexit") || strings.HasPrefix(name, "runtime.mcall")
+			return name == "runtime.main" || strings.HasPrefix(name, "runtime.goexit") ||
+				strings.HasPrefix(name, "runtime.mcall")
 		})
 	})
 }
@@ -156,7 +160,8 @@ func hasGoNames(s *pprof.Sample) bool {
 // reduce makes the profile of one program.
 func reduce(p *pprof.Profile, o Options, of program, counts, time int) (*Plan, error) {
 	plan := &Plan{Program: of.file, Profile: &pprof.Profile{
-		SampleType: []*pprof.ValueType{{Type: stored.TypeSamples, Unit: stored.UnitCount}, {Type: stored.TypeCPU, Unit: stored.UnitTime}},
+		SampleType: []*pprof.ValueType{{Type: stored.TypeSamples, Unit: stored.UnitCount},
+			{Type: stored.TypeCPU, Unit: stored.UnitTime}},
 		PeriodType: &pprof.ValueType{Type: stored.TypeCPU, Unit: stored.UnitTime}, Period: p.Period,
 		TimeNanos: p.TimeNanos, DurationNanos: p.DurationNanos,
 	}}
@@ -168,7 +173,8 @@ func reduce(p *pprof.Profile, o Options, of program, counts, time int) (*Plan, e
 			}
 		}
 	}
-	b := builder{profile: plan.Profile, calls: map[call]bool{}, functions: map[functionKey]*pprof.Function{}, locations: map[string]*pprof.Location{}}
+	b := builder{profile: plan.Profile, calls: map[call]bool{}, functions: map[functionKey]*pprof.Function{},
+		locations: map[string]*pprof.Location{}}
 	for _, s := range p.Sample {
 		if !o.of(s) || s.Value[counts] == 0 {
 			continue
@@ -180,7 +186,8 @@ func reduce(p *pprof.Profile, o Options, of program, counts, time int) (*Plan, e
 			}
 			continue
 		}
-		plan.Profile.Sample = append(plan.Profile.Sample, &pprof.Sample{Location: stack, Value: []int64{s.Value[counts], s.Value[time]}})
+		plan.Profile.Sample = append(plan.Profile.Sample, &pprof.Sample{Location: stack,
+			Value: []int64{s.Value[counts], s.Value[time]}})
 		plan.Samples += s.Value[counts]
 	}
 	plan.Calls = len(b.calls)
@@ -195,12 +202,16 @@ func reduce(p *pprof.Profile, o Options, of program, counts, time int) (*Plan, e
 
 // Text says what the profile is, for people; name is that of its file.
 func (p *Plan) Text(name string) string {
-	text := fmt.Sprintf("%s: %d samples of %s, %d call sites with their callees\n", name, p.Samples, stored.Printable(path.Base(p.Program)), p.Calls)
+	text := fmt.Sprintf("%s: %d samples of %s, %d call sites with their callees\n", name, p.Samples,
+		stored.Printable(path.Base(p.Program)), p.Calls)
 	if all := p.Samples + p.Without; p.Without > 0 {
-		text += fmt.Sprintf("%.1f%% of the program's samples are not in it: no function of Go is on their stack\n", 100*float64(p.Without)/float64(all))
+		text += fmt.Sprintf("%.1f%% of the program's samples are not in it: no function of Go is on their stack\n",
+			100*float64(p.Without)/float64(all))
 	}
 	if p.Samples < FewSamples {
-		text += fmt.Sprintf("warning: fewer than %d samples; record longer (-d), or at a higher rate (-F)\n", FewSamples)
+		text += fmt.Sprintf("warning: fewer than %d samples; record longer (-d), or at a higher rate (-F)\n",
+			FewSamples)
 	}
-	return text + fmt.Sprintf("next: mv %s DIR/default.pgo && go build DIR, where DIR has package main; or go build -pgo=%s\n", name, name)
+	return text + fmt.Sprintf("next: mv %s DIR/default.pgo && go build DIR, where DIR has package main; or go build "+
+		"-pgo=%s\n", name, name)
 }

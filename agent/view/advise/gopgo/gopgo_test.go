@@ -24,14 +24,16 @@ var (
 
 func newRecorded() *recorded {
 	return &recorded{&pprof.Profile{
-		SampleType: []*pprof.ValueType{{Type: "calls", Unit: "count"}, {Type: "samples", Unit: "count"}, {Type: "cpu", Unit: "nanoseconds"}},
-		Mapping:    []*pprof.Mapping{shop, other, kernel},
-		Period:     10_000_000,
+		SampleType: []*pprof.ValueType{{Type: "calls", Unit: "count"}, {Type: "samples", Unit: "count"},
+			{Type: "cpu", Unit: "nanoseconds"}},
+		Mapping: []*pprof.Mapping{shop, other, kernel},
+		Period:  10_000_000,
 	}, map[string]*pprof.Function{}}
 }
 
 func (r *recorded) add(n, pid int64, file *pprof.Mapping, frames ...string) *recorded {
-	s := &pprof.Sample{Value: []int64{0, n, 10 * n}, NumLabel: map[string][]int64{"pid": {pid}}, Label: map[string][]string{"comm": {"shop"}}}
+	s := &pprof.Sample{Value: []int64{0, n, 10 * n}, NumLabel: map[string][]int64{"pid": {pid}},
+		Label: map[string][]string{"comm": {"shop"}}}
 	var lines []pprof.Line
 	for _, frame := range frames {
 		inlined, mapping, start, line, source := strings.HasPrefix(frame, "|"), file, int64(0), int64(0), "shop.go"
@@ -52,14 +54,16 @@ func (r *recorded) add(n, pid int64, file *pprof.Mapping, frames ...string) *rec
 		}
 		f := r.functions[name]
 		if f == nil {
-			f = &pprof.Function{ID: uint64(len(r.p.Function) + 1), Name: "shown as " + name, SystemName: name, Filename: source, StartLine: start}
+			f = &pprof.Function{ID: uint64(len(r.p.Function) + 1), Name: "shown as " + name, SystemName: name,
+				Filename: source, StartLine: start}
 			r.functions[name] = f
 			r.p.Function = append(r.p.Function, f)
 		}
 		if lines = append(lines, pprof.Line{Function: f, Line: line}); inlined {
 			continue
 		}
-		l := &pprof.Location{ID: uint64(len(r.p.Location) + 1), Address: uint64(0x1000 + len(r.p.Location)), Mapping: mapping, Line: lines}
+		l := &pprof.Location{ID: uint64(len(r.p.Location) + 1), Address: uint64(0x1000 + len(r.p.Location)),
+			Mapping: mapping, Line: lines}
 		r.p.Location = append(r.p.Location, l)
 		s.Location, lines = append(s.Location, l), nil
 	}
@@ -94,7 +98,8 @@ func stacks(p *pprof.Profile) (all []string) {
 
 func TestAdvise(t *testing.T) {
 	r := newRecorded().
-		add(5, 7, shop, "|main.key:3+1", "main.less[go.shape.int]:10+2", "wrapper main.(*by).Less", "sort.sort:20+4", "main.main:1+9", "runtime.main:5+5", "runtime.goexit:2+1").
+		add(5, 7, shop, "|main.key:3+1", "main.less[go.shape.int]:10+2", "wrapper main.(*by).Less", "sort.sort:20+4",
+			"main.main:1+9", "runtime.main:5+5", "runtime.goexit:2+1").
 		add(2, 7, shop, "kernel do_read", "kernel entry_SYSCALL_64", "syscall.read:8+1", "main.main:1+3").
 		add(1, 7, shop, "C memcpy", "C handler", "main.handle:4+1", "C crosscall2", "main.main:1+4").
 		add(3, 7, shop, "kernel schedule").
@@ -116,16 +121,19 @@ func TestAdvise(t *testing.T) {
 	}
 	s := plan.Profile.Sample[0]
 	less := s.Location[0].Line[1]
-	if !slices.Equal(s.Value, []int64{5, 50}) || less.Line != 12 || less.Function.StartLine != 10 || len(s.Label)+len(s.NumLabel) > 0 {
+	if !slices.Equal(s.Value, []int64{5, 50}) || less.Line != 12 || less.Function.StartLine != 10 || len(s.Label)+
+		len(s.NumLabel) > 0 {
 		t.Errorf("sample %+v, function %+v", s, less.Function)
 	}
-	if text := plan.Text("default.pgo"); !strings.Contains(text, "8 samples of shop, 3 call sites") || !strings.Contains(text, "27.3%") || !strings.Contains(text, "warning: fewer than") {
+	if text := plan.Text("default.pgo"); !strings.Contains(text, "8 samples of shop, 3 call sites") ||
+		!strings.Contains(text, "27.3%") || !strings.Contains(text, "warning: fewer than") {
 		t.Error(text)
 	}
 }
 
 func TestAdviseErrors(t *testing.T) {
-	both := newRecorded().add(1, 7, shop, "main.f:1+1", "main.main:3+1").add(2, 8, other, "main.g:1+1", "main.main:3+1").p
+	both := newRecorded().add(1, 7, shop, "main.f:1+1", "main.main:3+1").add(2, 8, other, "main.g:1+1",
+		"main.main:3+1").p
 	for name, test := range map[string]struct {
 		p    *pprof.Profile
 		pid  int64
@@ -135,11 +143,14 @@ func TestAdviseErrors(t *testing.T) {
 		"other process": {both, 9, "no samples of process 9"},
 		"several":       {both, 0, "2 Go programs: /other (pid 8), /shop (pid 7); choose one with -p PID"},
 		"C":             {newRecorded().add(1, 7, shop, "C f", "C main").p, 0, "no functions of a Go program"},
-		"old":           {newRecorded().add(1, 7, shop, "C main.f", "C runtime.main").p, 0, "build the program with Go 1.20 or newer"},
-		"no calls":      {newRecorded().add(1, 7, shop, "main.f:1+1").p, 0, "no stack"},
-		"no CPU time":   {&pprof.Profile{SampleType: []*pprof.ValueType{{Type: "alloc", Unit: "bytes"}}}, 0, "no samples of CPU time"},
+		"old": {newRecorded().add(1, 7, shop, "C main.f", "C runtime.main").p, 0,
+			"build the program with Go 1.20 or newer"},
+		"no calls": {newRecorded().add(1, 7, shop, "main.f:1+1").p, 0, "no stack"},
+		"no CPU time": {&pprof.Profile{SampleType: []*pprof.ValueType{{Type: "alloc", Unit: "bytes"}}}, 0,
+			"no samples of CPU time"},
 	} {
-		if plan, err := Advise(test.p, Options{PID: test.pid}); plan != nil || err == nil || !strings.Contains(err.Error(), test.want) {
+		if plan, err := Advise(test.p, Options{PID: test.pid}); plan != nil || err == nil ||
+			!strings.Contains(err.Error(), test.want) {
 			t.Errorf("%s: %v, %v, want %q", name, plan, err, test.want)
 		}
 	}

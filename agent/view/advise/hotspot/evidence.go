@@ -81,18 +81,21 @@ type callee struct {
 
 // A compiled is the code of a method.
 type compiled struct {
-	size        int             // bytes of the largest version
-	inlined     []string        // methods in it, by names for people
-	touched     map[string]bool // those that samples are in, or in what they call
-	samples     int64
-	approximate bool // inlined methods may have no samples of their own: the JVM has no debug information between safepoints
+	size    int             // bytes of the largest version
+	inlined []string        // methods in it, by names for people
+	touched map[string]bool // those that samples are in, or in what they call
+	samples int64
+	// inlined methods may have no samples of their own: the JVM has no debug information between
+	// safepoints
+	approximate bool
 }
 
 // read collects the evidence about a process, 0 for the one with the most CPU time, or calls if
 // there is no CPU time.
 func read(p *pprof.Profile, pid int64) (*evidence, error) {
 	weights, calls := map[int64]int64{}, map[int64]bool{}
-	callsAt, cpuAt, samplesAt := typeIndex(p, stored.TypeCalls), typeIndex(p, stored.TypeCPU), typeIndex(p, stored.TypeSamples)
+	callsAt, cpuAt, samplesAt := typeIndex(p, stored.TypeCalls), typeIndex(p, stored.TypeCPU),
+		typeIndex(p, stored.TypeSamples)
 	if callsAt < 0 {
 		return nil, ErrNoCalls
 	}
@@ -119,13 +122,15 @@ func read(p *pprof.Profile, pid int64) (*evidence, error) {
 			}
 		}
 	}
-	of := pprof.Profile{SampleType: p.SampleType, Comments: p.Comments, TimeNanos: p.TimeNanos, DurationNanos: p.DurationNanos}
+	of := pprof.Profile{SampleType: p.SampleType, Comments: p.Comments, TimeNanos: p.TimeNanos,
+		DurationNanos: p.DurationNanos}
 	for _, s := range p.Sample {
 		if pidOf(s) == pid && (s.Value[callsAt] == 0 || engineOf(s) == engine) {
 			of.Sample = append(of.Sample, s)
 		}
 	}
-	e := &evidence{pid: pid, others: len(calls) - 1, seconds: time.Duration(p.DurationNanos).Seconds(), callees: map[string]callee{}, virtual: map[place]virtual{},
+	e := &evidence{pid: pid, others: len(calls) - 1, seconds: time.Duration(p.DurationNanos).Seconds(),
+		callees: map[string]callee{}, virtual: map[place]virtual{},
 		edgeTime: map[timeEdge]float64{}, ownTime: map[string]float64{}, compiled: map[string]*compiled{}}
 	if !(e.seconds > 0) {
 		return nil, fmt.Errorf("the profile does not say how long it was recorded")
@@ -175,7 +180,8 @@ func (e *evidence) readMetadata(p *pprof.Profile) {
 				s := &in.Sites[i]
 				if len(s.Targets) > 0 && s.Calls > 0 {
 					top := s.Targets[0]
-					e.virtual[place{m.MethodName(s.Caller), s.Offset}] = virtual{m.MethodName(top.Method), float64(top.Calls) / float64(s.Calls), max(len(s.Targets), leastTargets)}
+					e.virtual[place{m.MethodName(s.Caller), s.Offset}] = virtual{m.MethodName(top.Method),
+						float64(top.Calls) / float64(s.Calls), max(len(s.Targets), leastTargets)}
 				}
 			}
 			for _, c := range in.Callees {
@@ -237,7 +243,8 @@ func (e *evidence) readCalls(p *pprof.Profile) error {
 		}
 	}
 	e.sites = g.CallSites(func(a, b edge) int {
-		return cmp.Or(strings.Compare(a.Caller, b.Caller), cmp.Compare(a.Site.Line, b.Site.Line), cmp.Compare(a.Site.Offset, b.Site.Offset),
+		return cmp.Or(strings.Compare(a.Caller, b.Caller), cmp.Compare(a.Site.Line, b.Site.Line),
+			cmp.Compare(a.Site.Offset, b.Site.Offset),
 			strings.Compare(a.Callee, b.Callee))
 	})
 	return nil
@@ -321,7 +328,8 @@ func (e *evidence) touch(s *pprof.Sample) {
 
 // isCode reports whether a location is in a method's code, compiled or not.
 func isCode(l *pprof.Location) bool {
-	return l.Mapping != nil && (strings.HasPrefix(l.Mapping.File, stored.MappingJIT) || strings.HasPrefix(l.Mapping.File, stored.MappingInterpreter))
+	return l.Mapping != nil && (strings.HasPrefix(l.Mapping.File, stored.MappingJIT) ||
+		strings.HasPrefix(l.Mapping.File, stored.MappingInterpreter))
 }
 
 // names are the methods of a location for people, innermost first and at least one, and the last
@@ -399,7 +407,8 @@ func (e *evidence) calls(s *site, t cct.Target[string]) Calls {
 		Caller: display(s.Caller), Site: s.Site, Callee: t.Callee,
 		Rate: t.Weight / e.seconds, Low: within.Low / e.seconds, High: within.High / e.seconds,
 		Target: s.Share(t), Targets: len(s.Targets),
-		Several: e.several[lineOf{display(s.Caller), s.Site.Line}], Unmeasured: !e.known[edge{Caller: s.Caller, Site: s.Site, Callee: t.Callee}],
+		Several:    e.several[lineOf{display(s.Caller), s.Site.Line}],
+		Unmeasured: !e.known[edge{Caller: s.Caller, Site: s.Site, Callee: t.Callee}],
 	}
 	if !c.Unmeasured {
 		c.Of = t.Weight / e.total

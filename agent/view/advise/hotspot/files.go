@@ -16,13 +16,15 @@ func stable(systemName string) bool {
 	if !ok || !strings.Contains(name, ".") || signature == "" {
 		return false
 	}
-	for _, generated := range []string{"$$Lambda", "LambdaForm$", "/0x", "+0x", "GeneratedMethodAccessor", "GeneratedConstructorAccessor", "$Proxy"} {
+	for _, generated := range []string{"$$Lambda", "LambdaForm$", "/0x", "+0x", "GeneratedMethodAccessor",
+		"GeneratedConstructorAccessor", "$Proxy"} {
 		if strings.Contains(name, generated) {
 			return false
 		}
 	}
 	return !strings.ContainsFunc(systemName, func(r rune) bool {
-		return !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("_$./<>()[;", r))
+		return !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' ||
+			strings.ContainsRune("_$./<>()[;", r))
 	})
 }
 

@@ -121,7 +121,8 @@ type Plan struct {
 }
 
 // ErrNoCalls is the error for a profile without calls of a JVM. It says how to record some.
-var ErrNoCalls = errors.New("the profile has no estimated calls of a JVM: record with vmprof-agent record -e cpu,calls -p PID")
+var ErrNoCalls = errors.New("the profile has no estimated calls of a JVM: record with vmprof-agent record -e " +
+	"cpu,calls -p PID")
 
 // Advise finds advice in a stored profile, which any program may have written.
 func Advise(p *pprof.Profile, o Options) (*Plan, error) {
@@ -201,7 +202,8 @@ func (e *evidence) guard() []Advice {
 	for i := range e.sites {
 		c, ok := e.mostFrequent(&e.sites[i])
 		into := e.into(e.sites[i].Caller)
-		if !ok || c.Target <= cct.GuardedShare || c.Target >= float64(e.limits.TypeProfileMajorReceiverPercent)/100 || len(into) == 0 {
+		if !ok || c.Target <= cct.GuardedShare || c.Target >= float64(e.limits.TypeProfileMajorReceiverPercent)/100 ||
+			len(into) == 0 {
 			continue
 		}
 		one := Advice{Kind: Guard, Into: into, Calls: []Calls{c}}
@@ -271,8 +273,10 @@ func (e *evidence) dontInline(hot []Advice) (list []Advice) {
 				if size < leastBytecode || c.touched[name] || wanted[callee] || !stable(callee) {
 					continue
 				}
-				list = append(list, Advice{Kind: DontInline, Callee: callee, Into: []string{root}, AtMost: math.NaN(), Entering: math.NaN(),
-					Reason: fmt.Sprintf("none of %d samples in the code of %s is in it or in what it calls; it has %d bytes of bytecode", c.samples, display(root), size)})
+				list = append(list, Advice{Kind: DontInline, Callee: callee, Into: []string{root}, AtMost: math.NaN(),
+					Entering: math.NaN(),
+					Reason: fmt.Sprintf("none of %d samples in the code of %s is in it or in what it calls; it has "+
+						"%d bytes of bytecode", c.samples, display(root), size)})
 			}
 		}
 	}

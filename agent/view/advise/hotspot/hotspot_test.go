@@ -34,7 +34,8 @@ type program struct {
 
 func newProgram() *program {
 	p := &program{tree: new(cct.Tree[symbol.Symbol])}
-	p.proc = profile.Process{PID: 7, Comm: "java", Runtime: "hotspot", Threads: []*profile.Thread{{TID: 7, Tree: p.tree}}, Inlining: &profile.Inlining{}}
+	p.proc = profile.Process{PID: 7, Comm: "java", Runtime: "hotspot",
+		Threads: []*profile.Thread{{TID: 7, Tree: p.tree}}, Inlining: &profile.Inlining{}}
 	return p
 }
 
@@ -52,9 +53,11 @@ func (p *program) calls(basis profile.Basis, caller, callee string, offset int32
 	i := slices.IndexFunc(p.proc.Calls, func(c *profile.Calls) bool { return c.Basis == basis })
 	if i < 0 {
 		i = len(p.proc.Calls)
-		p.proc.Calls = append(p.proc.Calls, &profile.Calls{Engine: "hotspot", Basis: basis, Graph: new(profile.Graph), Intervals: map[profile.Edge]profile.Interval{}})
+		p.proc.Calls = append(p.proc.Calls, &profile.Calls{Engine: "hotspot", Basis: basis, Graph: new(profile.Graph),
+			Intervals: map[profile.Edge]profile.Interval{}})
 	}
-	e := profile.Edge{Caller: symbol.Intern(function(caller)), Site: profile.Site{Line: 42, Offset: offset}, Callee: symbol.Intern(function(callee))}
+	e := profile.Edge{Caller: symbol.Intern(function(caller)), Site: profile.Site{Line: 42, Offset: offset},
+		Callee: symbol.Intern(function(callee))}
 	p.proc.Calls[i].Graph.Add(e, 10*rate)
 	p.proc.Calls[i].Intervals[e] = profile.Interval{Low: 5 * rate, High: 20 * rate}
 	if basis == profile.Unmeasured {
@@ -65,7 +68,8 @@ func (p *program) calls(basis profile.Basis, caller, callee string, offset int32
 
 // code adds a version of C2, in use.
 func (p *program) code(id uint32, method string, size uint32, inlined ...string) *program {
-	p.proc.Versions = append(p.proc.Versions, profile.Version{ID: id, Level: 4, EntryBCI: -1, SystemName: method, Size: size, State: profile.VersionInUse,
+	p.proc.Versions = append(p.proc.Versions, profile.Version{ID: id, Level: 4, EntryBCI: -1, SystemName: method,
+		Size: size, State: profile.VersionInUse,
 		Inlined: inlined, Decompiles: -1})
 	return p
 }
@@ -90,7 +94,8 @@ func in(version uint32, system string) symbol.Frame {
 
 func (p *program) bytecode(sizes map[string]int) *program {
 	for name, size := range sizes {
-		p.proc.Inlining.Callees = append(p.proc.Inlining.Callees, profile.Callee{Method: name, Bytecode: size, Entering: time.Second / 2})
+		p.proc.Inlining.Callees = append(p.proc.Inlining.Callees,
+			profile.Callee{Method: name, Bytecode: size, Entering: time.Second / 2})
 	}
 	return p
 }
@@ -98,7 +103,8 @@ func (p *program) bytecode(sizes map[string]int) *program {
 func (p *program) stored(t *testing.T) *pprof.Profile {
 	t.Helper()
 	stored, err := sink.Pprof(&profile.Profile{
-		Start: time.Unix(1_700_000_000, 0), Duration: 10 * time.Second, Period: 10 * time.Millisecond, Event: "cpu-clock",
+		Start: time.Unix(1_700_000_000, 0), Duration: 10 * time.Second, Period: 10 * time.Millisecond,
+		Event:     "cpu-clock",
 		Processes: []*profile.Process{&p.proc},
 	}, sink.Time|sink.CallCounts)
 	if err != nil {
@@ -155,8 +161,10 @@ func TestInline(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, part := range []string{
-		"1 piece of advice for java[7]", "inline app.Main.apply into app.Main.loop", "400 bytes of bytecode, more than FreqInlineSize, 325",
-		"50.0M calls/s", "12.0 ns of CPU time a call", "less CPU time", "vmprof-agent compare", "-XX:CompilerDirectivesFile=d.json", "Nothing was changed",
+		"1 piece of advice for java[7]", "inline app.Main.apply into app.Main.loop",
+		"400 bytes of bytecode, more than FreqInlineSize, 325",
+		"50.0M calls/s", "12.0 ns of CPU time a call", "less CPU time", "vmprof-agent compare",
+		"-XX:CompilerDirectivesFile=d.json", "Nothing was changed",
 	} {
 		if !strings.Contains(text.String(), part) {
 			t.Errorf("no %q in\n%s", part, &text)
@@ -167,17 +175,25 @@ func TestInline(t *testing.T) {
 // There is no advice where C2 decides by itself, or would not follow.
 func TestNoInline(t *testing.T) {
 	for name, p := range map[string]*program{
-		"small enough":         beyond().bytecode(map[string]int{apply: 0}).limit(400),
-		"size unknown":         newProgram().calls(profile.Estimated, loop, apply, 7, 50e6).code(11, loop, 800).sampled(100, in(11, loop), in(12, apply)),
-		"far too large":        beyond().bytecode(map[string]int{apply: 5000}),
-		"rarely called":        newProgram().calls(profile.Estimated, loop, apply, 7, 500).code(11, loop, 800).sampled(100, in(11, loop)).bytecode(map[string]int{apply: 400}),
-		"caller not by C2":     newProgram().calls(profile.Estimated, loop, apply, 7, 50e6).code(12, apply, 600).sampled(100, in(11, loop), in(12, apply)).bytecode(map[string]int{apply: 400}),
-		"perhaps often called": newProgram().calls(profile.Unmeasured, loop, apply, 7, 5e3).code(11, loop, 800).sampled(100, in(11, loop), in(12, apply)).bytecode(map[string]int{apply: 400}),
-		"recursion":            newProgram().calls(profile.Estimated, loop, loop, 7, 50e6).code(11, loop, 800).sampled(100, in(11, loop), in(11, loop)).bytecode(map[string]int{loop: 400}),
-		"only inlined":         newProgram().calls(profile.Inferred, loop, apply, 7, 50e6).code(11, loop, 800).sampled(100, in(11, loop)).bytecode(map[string]int{apply: 400}),
-		"counted, and perhaps inlined": newProgram().calls(profile.Counted, loop, apply, 7, 50e6).calls(profile.Inferred, loop, small, 9, 1).
+		"small enough": beyond().bytecode(map[string]int{apply: 0}).limit(400),
+		"size unknown": newProgram().calls(profile.Estimated, loop, apply, 7, 50e6).code(11, loop,
+			800).sampled(100, in(11, loop), in(12, apply)),
+		"far too large": beyond().bytecode(map[string]int{apply: 5000}),
+		"rarely called": newProgram().calls(profile.Estimated, loop, apply, 7, 500).code(11, loop,
+			800).sampled(100, in(11, loop)).bytecode(map[string]int{apply: 400}),
+		"caller not by C2": newProgram().calls(profile.Estimated, loop, apply, 7, 50e6).code(12, apply,
+			600).sampled(100, in(11, loop), in(12, apply)).bytecode(map[string]int{apply: 400}),
+		"perhaps often called": newProgram().calls(profile.Unmeasured, loop, apply, 7, 5e3).code(11, loop,
+			800).sampled(100, in(11, loop), in(12, apply)).bytecode(map[string]int{apply: 400}),
+		"recursion": newProgram().calls(profile.Estimated, loop, loop, 7, 50e6).code(11, loop,
+			800).sampled(100, in(11, loop), in(11, loop)).bytecode(map[string]int{loop: 400}),
+		"only inlined": newProgram().calls(profile.Inferred, loop, apply, 7, 50e6).code(11, loop,
+			800).sampled(100, in(11, loop)).bytecode(map[string]int{apply: 400}),
+		"counted, and perhaps inlined": newProgram().calls(profile.Counted, loop, apply, 7,
+			50e6).calls(profile.Inferred, loop, small, 9, 1).
 			code(11, loop, 800, "app.Main.apply").sampled(100, in(11, loop)).bytecode(map[string]int{apply: 400}),
-		"generated": newProgram().calls(profile.Estimated, loop, "app.Main$$Lambda$14/0x0000.apply(II)I", 7, 50e6).code(11, loop, 800).
+		"generated": newProgram().calls(profile.Estimated, loop, "app.Main$$Lambda$14/0x0000.apply(II)I", 7,
+			50e6).code(11, loop, 800).
 			sampled(100, in(11, loop)).bytecode(map[string]int{"app.Main$$Lambda$14/0x0000.apply(II)I": 400}),
 	} {
 		if plan := p.advise(t); len(plan.Advice) != 0 {
@@ -194,7 +210,8 @@ func TestUnmeasured(t *testing.T) {
 		t.Fatalf("%+v", plan)
 	}
 	for _, c := range plan.Advice[0].Calls {
-		if unmeasured := c.Site.Offset == 9; c.Unmeasured != unmeasured || unmeasured && c.Of != 0 || !unmeasured && c.Of != 1 {
+		if unmeasured := c.Site.Offset == 9; c.Unmeasured != unmeasured || unmeasured && c.Of != 0 || !unmeasured &&
+			c.Of != 1 {
 			t.Errorf("%+v", c)
 		}
 	}
@@ -228,7 +245,8 @@ func TestNoRecursion(t *testing.T) {
 	if plan := recursive().advise(t); len(plan.Advice) != 0 {
 		t.Errorf("%+v", plan.Advice)
 	}
-	plan := recursive().code(11, loop, 800, "app.Main.small").sampled(40, in(11, loop), inlined, in(12, apply)).advise(t)
+	plan := recursive().code(11, loop, 800, "app.Main.small").sampled(40, in(11, loop), inlined,
+		in(12, apply)).advise(t)
 	if len(plan.Advice) != 1 || !slices.Equal(plan.Advice[0].Into, []string{loop}) {
 		t.Errorf("of another caller: %+v", plan.Advice)
 	}
@@ -253,7 +271,8 @@ func shapes(targets int, share float64) *program {
 			rate = 50e6 * (1 - share) / float64(targets-1)
 		}
 		callee := "app.Shape" + string(rune('A'+i)) + ".area(I)I"
-		p.calls(profile.Estimated, loop, callee, 7, rate).sampled(50/uint64(targets), in(11, loop), in(uint32(20+i), callee))
+		p.calls(profile.Estimated, loop, callee, 7, rate).sampled(50/uint64(targets), in(11, loop),
+			in(uint32(20+i), callee))
 	}
 	return p.sampled(50, in(11, loop))
 }
@@ -277,7 +296,8 @@ func TestGuard(t *testing.T) {
 			}
 			continue
 		}
-		if len(plan.Advice) != 1 || plan.Advice[0].Kind != hotspot.Guard || abs(plan.Advice[0].Percent-test.percent) > 1 || plan.HasMethods() ||
+		if len(plan.Advice) != 1 || plan.Advice[0].Kind != hotspot.Guard ||
+			abs(plan.Advice[0].Percent-test.percent) > 1 || plan.HasMethods() ||
 			!strings.HasPrefix(plan.Flags()[0], "-XX:TypeProfileMajorReceiverPercent=") {
 			t.Errorf("%+v: %+v", test, plan.Advice)
 		}
@@ -288,8 +308,10 @@ func TestGuard(t *testing.T) {
 	}
 	// The VM's own counts are what its compiler decides by.
 	p := shapes(3, 0.5)
-	p.proc.Inlining.Sites = []profile.VirtualSite{{Caller: loop, Offset: 7, Calls: 1000, Targets: []profile.VirtualTarget{{Callee: "app.ShapeA.area(I)I", Calls: 800}}}}
-	if plan := p.advise(t); len(plan.Advice) != 1 || abs(plan.Advice[0].Percent-70) > 1 || !plan.Advice[0].Calls[0].Counted {
+	p.proc.Inlining.Sites = []profile.VirtualSite{{Caller: loop, Offset: 7, Calls: 1000,
+		Targets: []profile.VirtualTarget{{Callee: "app.ShapeA.area(I)I", Calls: 800}}}}
+	if plan := p.advise(t); len(plan.Advice) != 1 || abs(plan.Advice[0].Percent-70) > 1 ||
+		!plan.Advice[0].Calls[0].Counted {
 		t.Errorf("%+v", plan.Advice)
 	}
 	p.proc.Inlining.Sites[0].Targets[0].Callee = "app.Shape.gone(I)I"
@@ -312,16 +334,19 @@ func abs(n int) int { return max(n, -n) }
 func TestDontInline(t *testing.T) {
 	make := func() *program {
 		return newProgram().calls(profile.Estimated, loop, apply, 7, 50e6).calls(profile.Inferred, loop, cold, 9, 1).
-			code(11, loop, 9000, "app.Main.cold").code(12, apply, 600).sampled(60, in(11, loop), in(12, apply)).sampled(40, in(11, loop)).
+			code(11, loop, 9000, "app.Main.cold").code(12, apply, 600).sampled(60, in(11, loop),
+			in(12, apply)).sampled(40, in(11, loop)).
 			bytecode(map[string]int{apply: 400, cold: 150})
 	}
 	plan := make().advise(t)
 	if len(plan.Advice) != 2 || plan.Advice[1].Kind != hotspot.DontInline || plan.Advice[1].Callee != cold ||
-		!strings.Contains(string(plan.Directives()), "-app/Main.cold(I)V") || !strings.Contains(string(plan.Commands()), "dontinline app/Main.cold (I)V") {
+		!strings.Contains(string(plan.Directives()), "-app/Main.cold(I)V") ||
+		!strings.Contains(string(plan.Commands()), "dontinline app/Main.cold (I)V") {
 		t.Errorf("%+v", plan.Advice)
 	}
 	var directives []struct{ Match []string }
-	if err := json.Unmarshal(plan.Directives(), &directives); err != nil || len(directives) != 2 || directives[0].Match[0] != "app/Main.loop(I)I" ||
+	if err := json.Unmarshal(plan.Directives(), &directives); err != nil || len(directives) != 2 ||
+		directives[0].Match[0] != "app/Main.loop(I)I" ||
 		directives[1].Match[0] != "*.*" || strings.Count(string(plan.Directives()), "+app/Main.apply(II)I") != 2 {
 		t.Errorf("%v: %s", err, plan.Directives())
 	}
@@ -334,7 +359,8 @@ func TestDontInline(t *testing.T) {
 		t.Errorf("with a sample in what it calls: %+v", plan.Advice)
 	}
 	approximate := in(11, loop)
-	approximate.Function, approximate.SystemName, approximate.Approximate, approximate.Inlined = "[inlined in app.Main.loop]", "[inlined in app.Main.loop]", true, true
+	approximate.Function, approximate.SystemName, approximate.Approximate,
+		approximate.Inlined = "[inlined in app.Main.loop]", "[inlined in app.Main.loop]", true, true
 	if plan := make().sampled(1, in(11, loop), approximate).advise(t); len(plan.Advice) != 1 {
 		t.Errorf("without debug information: %+v", plan.Advice)
 	}
@@ -350,7 +376,8 @@ func TestFew(t *testing.T) {
 		sizes[callee] = 400
 	}
 	plan := p.bytecode(sizes).advise(t)
-	if len(plan.Advice) != hotspot.MaxAdvice || plan.Advice[0].Callee != "app.Main.applyH(II)I" || !slices.ContainsFunc(plan.Notes, func(n string) bool { return strings.HasPrefix(n, "3 more") }) {
+	if len(plan.Advice) != hotspot.MaxAdvice || plan.Advice[0].Callee != "app.Main.applyH(II)I" ||
+		!slices.ContainsFunc(plan.Notes, func(n string) bool { return strings.HasPrefix(n, "3 more") }) {
 		t.Errorf("%+v", plan)
 	}
 }
@@ -377,20 +404,25 @@ func FuzzAdvise(f *testing.F) {
 	f.Fuzz(func(t *testing.T, calls, cpu int64, caller, callee string, factor int64) {
 		code := &pprof.Mapping{ID: 1, File: "[jit:HotSpot]", Offset: stored.VersionOffset(3)}
 		of := func(id uint64, name string) *pprof.Location {
-			return &pprof.Location{ID: id, Mapping: code, Line: []pprof.Line{{Function: &pprof.Function{ID: id, Name: name, SystemName: name}}, {}}}
+			return &pprof.Location{ID: id, Mapping: code, Line: []pprof.Line{{Function: &pprof.Function{ID: id,
+				Name: name, SystemName: name}}, {}}}
 		}
 		label := map[string][]string{stored.LabelEngine: {"hotspot"}, stored.LabelBasis: {"estimated"}}
 		p := &pprof.Profile{
-			SampleType: []*pprof.ValueType{{Type: stored.TypeSamples, Unit: "count"}, {Type: stored.TypeCPU, Unit: "nanoseconds"}, {Type: stored.TypeCalls, Unit: "count"}},
+			SampleType: []*pprof.ValueType{{Type: stored.TypeSamples, Unit: "count"},
+				{Type: stored.TypeCPU, Unit: "nanoseconds"}, {Type: stored.TypeCalls, Unit: "count"}},
 			Sample: []*pprof.Sample{
-				{Value: []int64{0, 0, calls}, Label: label, NumLabel: map[string][]int64{stored.LabelFactor: {factor}}, Location: []*pprof.Location{of(1, callee), of(2, caller)}},
+				{Value: []int64{0, 0, calls}, Label: label, NumLabel: map[string][]int64{stored.LabelFactor: {factor}},
+					Location: []*pprof.Location{of(1, callee), of(2, caller)}},
 				{Value: []int64{1, cpu, 0}, Location: []*pprof.Location{of(2, caller)}},
 				{Value: []int64{1, cpu, 0}},
 			},
 			DurationNanos: 1e9,
 		}
-		m := stored.Metadata{Methods: []string{caller, callee}, Versions: []stored.Version{{ID: 3, Level: 4, State: int(profile.VersionInUse), Inlined: []int{1, 9}}},
-			Inlining: []stored.Inlining{{Callees: []stored.Callee{{Method: 1, Bytecode: 400, Entering: -1}, {Method: 7}}}}}
+		m := stored.Metadata{Methods: []string{caller, callee}, Versions: []stored.Version{{ID: 3, Level: 4,
+			State: int(profile.VersionInUse), Inlined: []int{1, 9}}},
+			Inlining: []stored.Inlining{{Callees: []stored.Callee{{Method: 1, Bytecode: 400, Entering: -1},
+				{Method: 7}}}}}
 		if err := m.Store(p); err != nil {
 			t.Fatal(err)
 		}

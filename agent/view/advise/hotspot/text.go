@@ -43,7 +43,8 @@ func (p *Plan) WriteText(w io.Writer, form Form, file string) error {
 		p.Advice[i].write(out)
 	}
 	if len(p.Advice) == 0 {
-		fmt.Fprintf(out, "no limit of the inliner keeps a call from being inlined that may save %.0f %% of the CPU time or more\n", 100*leastGain)
+		fmt.Fprintf(out, "no limit of the inliner keeps a call from being inlined that may save %.0f %% of the CPU "+
+			"time or more\n", 100*leastGain)
 	} else {
 		flags := p.Flags()
 		if p.HasMethods() {
@@ -115,7 +116,8 @@ func (c *Calls) write(out *bufio.Writer, kind Kind) {
 	}
 	fmt.Fprintf(out, "   %s -> %s\n", place, display(c.Callee))
 	if c.Unmeasured {
-		fmt.Fprintf(out, "     number of calls unknown, between %s and %s a second", stored.ThreeDigits(c.Low), stored.ThreeDigits(c.High))
+		fmt.Fprintf(out, "     number of calls unknown, between %s and %s a second", stored.ThreeDigits(c.Low),
+			stored.ThreeDigits(c.High))
 	} else {
 		fmt.Fprintf(out, "     %s calls/s", stored.ThreeDigits(c.Rate))
 		if c.High > c.Low {

@@ -49,9 +49,11 @@ func (l Load) Side(random *rand.Rand, runs, windows int, slow float64) audit.Sid
 		level := slow * math.Exp(l.Runs*random.NormFloat64()-l.Runs*l.Runs/2)
 		state := random.NormFloat64()
 		for range windows {
-			n := l.Cluster * float64(Poisson(random, level*l.Samples/l.Cluster*math.Exp(l.Spread*state-l.Spread*l.Spread/2)))
+			n := l.Cluster * float64(Poisson(random,
+				level*l.Samples/l.Cluster*math.Exp(l.Spread*state-l.Spread*l.Spread/2)))
 			cost := audit.Cost{Amount: perSample * n, Samples: n}
-			run.Windows = append(run.Windows, audit.Window[string]{Units: 1, Total: cost, Keys: map[string]audit.Cost{"all": cost}})
+			run.Windows = append(run.Windows, audit.Window[string]{Units: 1, Total: cost,
+				Keys: map[string]audit.Cost{"all": cost}})
 			state = l.Memory*state + math.Sqrt(1-l.Memory*l.Memory)*random.NormFloat64()
 		}
 		s.Runs = append(s.Runs, run)

@@ -56,7 +56,8 @@ func Appeared(w io.Writer, a, b Named, opts *Options) error {
 		}
 		// If both sides had it equally often, each of its samples would be of this side with the
 		// probability of any sample.
-		if chance := share[side] * all[side] * math.Log(all[side]/(all[0]+all[1])); chance > math.Log(appearedAlpha/maxAuditKeys) {
+		if chance := share[side] * all[side] * math.Log(all[side]/(all[0]+
+			all[1])); chance > math.Log(appearedAlpha/maxAuditKeys) {
 			continue
 		}
 		node := auditor.tree.Node(k.node)
@@ -64,7 +65,8 @@ func Appeared(w io.Writer, a, b Named, opts *Options) error {
 		if node.Parent != cct.Root {
 			name += " under " + auditor.methods.Name(auditor.tree.Node(node.Parent).Key)
 		}
-		layout.Fold(out, fmt.Sprintf("%s: %s, %s → %s %% of the samples", kind, name, layout.Plain(100*share[0]), layout.Plain(100*share[1])), opts.Width)
+		layout.Fold(out, fmt.Sprintf("%s: %s, %s → %s %% of the samples", kind, name, layout.Plain(100*share[0]),
+			layout.Plain(100*share[1])), opts.Width)
 		if written++; written == maxAppeared {
 			break
 		}

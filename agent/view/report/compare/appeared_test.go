@@ -19,13 +19,15 @@ func TestAppeared(t *testing.T) {
 		b    []sinktest.Path
 		want string
 	}{
-		{"new and gone", []sinktest.Path{path("m a", 400), path("m new deep", 90), path("m new", 10)}, "new: new under m, 0 → 20 % of the samples\ngone: old under m, 8 → 0 % of the samples\n\n"},
+		{"new and gone", []sinktest.Path{path("m a", 400), path("m new deep", 90), path("m new", 10)},
+			"new: new under m, 0 → 20 % of the samples\ngone: old under m, 8 → 0 % of the samples\n\n"},
 		{"few samples", []sinktest.Path{path("m a", 480), path("m old", 17), path("m new", 3)}, ""},
 		{"the same", a, ""},
 	} {
 		var out bytes.Buffer
 		before, after := sinktest.OfPaths(a...), sinktest.OfPaths(tt.b...)
-		if err := compare.Appeared(&out, compare.Named{Name: "A", Profile: storedOf(before)}, compare.Named{Name: "B", Profile: storedOf(after)}, new(compare.Options)); err != nil {
+		if err := compare.Appeared(&out, compare.Named{Name: "A", Profile: storedOf(before)},
+			compare.Named{Name: "B", Profile: storedOf(after)}, new(compare.Options)); err != nil {
 			t.Fatal(err)
 		}
 		if out.String() != tt.want {

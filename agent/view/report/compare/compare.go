@@ -44,7 +44,8 @@ func ParseBy(name string) (By, error) {
 			return By(by), nil
 		}
 	}
-	return 0, fmt.Errorf("cannot compare by %q: choose method, edge, context or class, or total or service of two sides", name)
+	return 0, fmt.Errorf("cannot compare by %q: choose method, edge, context or class, or total or service of two "+
+		"sides", name)
 }
 
 // String is the name, for one thing that is compared.
@@ -86,7 +87,8 @@ func Profiles(w io.Writer, a, b Named, opts *Options) error {
 	if err != nil {
 		return err
 	}
-	c := &comparison{names: [2]string{stored.Printable(a.Name), stored.Printable(b.Name)}, opts: opts, out: bufio.NewWriter(w)}
+	c := &comparison{names: [2]string{stored.Printable(a.Name), stored.Printable(b.Name)}, opts: opts,
+		out: bufio.NewWriter(w)}
 	for i, side := range []Named{a, b} {
 		if c.sides[i], err = c.side(side, sampleType); err != nil {
 			return err
@@ -128,7 +130,10 @@ func (c *comparison) side(n Named, sampleType string) (*stacks.Samples, error) {
 	c.waited = s.LeaveWaits() > 0 || c.waited
 	if s.OfCalls() {
 		if c.opts.Engine != "" {
-			s.Keep = func(sample *pprof.Sample) bool { return stacks.Label(sample, stored.LabelEngine) == c.opts.Engine }
+			s.Keep = func(sample *pprof.Sample) bool {
+				return stacks.Label(sample,
+					stored.LabelEngine) == c.opts.Engine
+			}
 		} else if err := oneEngine(n); err != nil {
 			return nil, err
 		}
@@ -138,7 +143,8 @@ func (c *comparison) side(n Named, sampleType string) (*stacks.Samples, error) {
 		empty = false
 		classes = classes || stacks.Label(sample, stored.LabelClass) != ""
 		if c.opts.By == ByContext && s.OfCalls() && !stacks.HasContext(sample) {
-			return nil, fmt.Errorf("%s has calls without their contexts: compare by edge, or record with --exact", n.Name)
+			return nil, fmt.Errorf("%s has calls without their contexts: compare by edge, or record with --exact",
+				n.Name)
 		}
 	}
 	if empty {
@@ -156,7 +162,8 @@ func (c *comparison) side(n Named, sampleType string) (*stacks.Samples, error) {
 
 // noClasses is the error for a comparison by class of something else than objects.
 func noClasses(name string, s *stacks.Samples) error {
-	return fmt.Errorf("%s has no events of objects, only values of type %s: --by=class needs allocations (record -e alloc), locks (-e lock), page faults "+
+	return fmt.Errorf("%s has no events of objects, only values of type %s: --by=class needs allocations (record -e "+
+		"alloc), locks (-e lock), page faults "+
 		"(-e page-faults) or write barriers (-e write-barrier); compare these by method", name, s.Unit())
 }
 
@@ -241,7 +248,8 @@ func (c *comparison) byContext() {
 	}
 	show(c, p, "context", func(id cct.NodeID, width int) string { return layout.Path(&tree, id, width, methods.Name) })
 	if n := tree.Overflow(); n > 0 {
-		fmt.Fprintf(c.out, "too many contexts: %s %s count for a caller instead\n", c.sides[0].Amount(float64(n)), c.sides[0].Unit())
+		fmt.Fprintf(c.out, "too many contexts: %s %s count for a caller instead\n", c.sides[0].Amount(float64(n)),
+			c.sides[0].Unit())
 	}
 }
 
@@ -251,7 +259,8 @@ func show[K comparable](c *comparison, p *pairing[K], column string, name func(k
 	unit := c.sides[0].Unit()
 	fmt.Fprintf(c.out, "Comparison of %s by %v\n", unit, c.opts.By)
 	for side, letter := range []string{"A", "B"} {
-		layout.Fold(c.out, fmt.Sprintf("%s: %s, %s %s, %s", letter, c.names[side], c.sides[side].Amount(p.totals[side]), layout.Word(unit),
+		layout.Fold(c.out, fmt.Sprintf("%s: %s, %s %s, %s", letter, c.names[side], c.sides[side].Amount(p.totals[side]),
+			layout.Word(unit),
 			stored.Plural(len(p.weights[side]), c.opts.By.String())), c.opts.Width)
 	}
 	fmt.Fprintf(c.out, "overlap      %7.2f  of 100: the share of %s common to both\n", p.overlap(), unit)
@@ -280,7 +289,8 @@ func show[K comparable](c *comparison, p *pairing[K], column string, name func(k
 			sums[0] += d.shares[0]
 			sums[1] += d.shares[1]
 		}
-		fmt.Fprintf(c.out, "%7.2f%% %7.2f%% %8s  %s\n", sums[0], sums[1], "", stored.Plural(len(rest), "smaller difference"))
+		fmt.Fprintf(c.out, "%7.2f%% %7.2f%% %8s  %s\n", sums[0], sums[1], "",
+			stored.Plural(len(rest), "smaller difference"))
 	}
 }
 
@@ -289,12 +299,15 @@ func show[K comparable](c *comparison, p *pairing[K], column string, name func(k
 // its unit differs, or if they are of different kinds of events.
 func commonType(a, b Named, wanted string) (string, error) {
 	kindA, ofEventsA := stacks.EventKindOf(a.Profile)
-	if kindB, ofEventsB := stacks.EventKindOf(b.Profile); ofEventsA && ofEventsB && kindA != kindB { // though both have events
-		return "", fmt.Errorf("%s has %s, %s has %s: compare files of one kind", a.Name, stacks.EventNames[kindA].Events, b.Name, stacks.EventNames[kindB].Events)
+	// though both have events
+	if kindB, ofEventsB := stacks.EventKindOf(b.Profile); ofEventsA && ofEventsB && kindA != kindB {
+		return "", fmt.Errorf("%s has %s, %s has %s: compare files of one kind", a.Name,
+			stacks.EventNames[kindA].Events, b.Name, stacks.EventNames[kindB].Events)
 	}
 	for _, side := range []Named{a, b} {
 		if wanted != "" && stacks.TypeIndex(side.Profile, wanted) < 0 {
-			return "", fmt.Errorf("%s has no values of type %s: choose %s", side.Name, stored.Printable(wanted), stacks.TypeList(side.Profile))
+			return "", fmt.Errorf("%s has no values of type %s: choose %s", side.Name, stored.Printable(wanted),
+				stacks.TypeList(side.Profile))
 		}
 	}
 	candidates := []string{wanted}

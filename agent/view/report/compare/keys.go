@@ -62,7 +62,8 @@ type auditor struct {
 
 func newAuditor(by By) *auditor {
 	return &auditor{
-		by: by, methods: stacks.NewMethodNames(), at: make(map[*pprof.Sample]cct.NodeID), stable: make(map[stacks.Method]stacks.Method), seen: make(map[auditKey]bool),
+		by: by, methods: stacks.NewMethodNames(), at: make(map[*pprof.Sample]cct.NodeID),
+		stable: make(map[stacks.Method]stacks.Method), seen: make(map[auditKey]bool),
 	}
 }
 
@@ -100,7 +101,8 @@ func (a *auditor) keys(r *Recording, sample *pprof.Sample, yield func(auditKey))
 	case ByClass:
 		yield(auditKey{by: ByClass, label: cmp.Or(stacks.Label(sample, stored.LabelClass), stored.Unnamed)})
 	case ByService:
-		yield(auditKey{by: ByService, label: cmp.Or(stacks.Label(sample, stored.LabelService), stacks.Label(sample, stored.LabelComm), stored.Unnamed)})
+		yield(auditKey{by: ByService, label: cmp.Or(stacks.Label(sample, stored.LabelService),
+			stacks.Label(sample, stored.LabelComm), stored.Unnamed)})
 	case ByMethod:
 		if id != cct.Root {
 			yield(auditKey{by: ByMethod, callee: a.tree.Node(id).Key})

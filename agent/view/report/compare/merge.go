@@ -27,7 +27,8 @@ func Merge(list []Named) (*pprof.Profile, error) {
 	var others []string // comments
 	for _, n := range list {
 		if stacks.TypeList(n.Profile) != stacks.TypeList(first.Profile) {
-			return nil, fmt.Errorf("%s has %s, %s has %s: name one of the files", first.Name, strings.ReplaceAll(stacks.TypeList(first.Profile), " or ", ", "),
+			return nil, fmt.Errorf("%s has %s, %s has %s: name one of the files", first.Name,
+				strings.ReplaceAll(stacks.TypeList(first.Profile), " or ", ", "),
 				n.Name, strings.ReplaceAll(stacks.TypeList(n.Profile), " or ", ", "))
 		}
 		m, err := stored.MetadataOf(n.Profile)
@@ -44,7 +45,8 @@ func Merge(list []Named) (*pprof.Profile, error) {
 	if err != nil {
 		return nil, fmt.Errorf("merge recordings: %w", err)
 	}
-	about := fmt.Sprintf("%s of %s, added up", stored.Plural(len(list), "recording"), filepath.Dir(stored.Printable(first.Name)))
+	about := fmt.Sprintf("%s of %s, added up", stored.Plural(len(list), "recording"),
+		filepath.Dir(stored.Printable(first.Name)))
 	merged.Comments = nil
 	if sum != nil {
 		if err := sum.Store(merged); err != nil {
@@ -71,7 +73,8 @@ func addMetadata(sum, m *stored.Metadata) {
 	sum.Remarks = profile.AddNotes(sum.Remarks, stored.MaxComments, m.Remarks...)
 	for _, note := range m.Notes {
 		text := note.String()
-		if len(sum.Notes) < stored.MaxComments && !slices.ContainsFunc(sum.Notes, func(n stored.Note) bool { return n.String() == text }) {
+		if len(sum.Notes) < stored.MaxComments && !slices.ContainsFunc(sum.Notes,
+			func(n stored.Note) bool { return n.String() == text }) {
 			sum.Notes = append(sum.Notes, note)
 		}
 	}

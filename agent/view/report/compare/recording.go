@@ -37,7 +37,8 @@ func ParsePer(text string) (Per, error) {
 	for i, word := range strings.SplitN(text, ":", 2) {
 		n, err := strconv.ParseFloat(word, 64)
 		if err != nil || !(n > 0) || math.IsInf(n, 0) {
-			return Per{}, fmt.Errorf("cannot compare per %q: choose seconds, a number such as 6000 or 6000:6100 of A and B, or calls:METHOD", text)
+			return Per{}, fmt.Errorf("cannot compare per %q: choose seconds, a number such as 6000 or 6000:6100 of A "+
+				"and B, or calls:METHOD", text)
 		}
 		per.units[i] = n
 	}
@@ -133,7 +134,8 @@ func ReadRecording(n Named, sampleType string, opts *AuditOptions) (*Recording, 
 	}
 	if opts.Per.method != "" {
 		if !stacks.HasCalls(n.Profile) {
-			return nil, fmt.Errorf("%s has no calls, so --per=calls does not apply: record with --count=%s, or give the number of units with --per=N", n.Name, stored.Printable(opts.Per.method))
+			return nil, fmt.Errorf("%s has no calls, so --per=calls does not apply: record with --count=%s, or give "+
+				"the number of units with --per=N", n.Name, stored.Printable(opts.Per.method))
 		}
 		if r.Calls, err = stacks.Of(n.Profile, stored.TypeCalls); err != nil {
 			return nil, fmt.Errorf("read %s: %w", n.Name, err)
@@ -177,7 +179,8 @@ func (r *Recording) divide() error {
 	slices.Sort(numbers)
 	start := time.Unix(0, r.Profile.TimeNanos)
 	if len(numbers) == 0 {
-		r.Windows = []*Window{{start: start, duration: max(time.Duration(r.Profile.DurationNanos), 0), Samples: r.Profile.Sample}}
+		r.Windows = []*Window{{start: start, duration: max(time.Duration(r.Profile.DurationNanos), 0),
+			Samples: r.Profile.Sample}}
 		return nil
 	}
 	each := time.Duration(max(r.Profile.DurationNanos, 0) / int64(len(numbers))) // where nothing else is known
@@ -251,7 +254,8 @@ func (p Per) count(side int, list []*Recording) (float64, error) {
 		for _, r := range list {
 			for _, w := range r.Windows {
 				if w.duration <= 0 && len(w.Samples) > 0 {
-					return 0, fmt.Errorf("%s does not say how long it took: give the number of units with --per=N", r.Name)
+					return 0, fmt.Errorf("%s does not say how long it took: give the number of units with --per=N",
+						r.Name)
 				}
 				w.Units = w.duration.Seconds()
 			}
@@ -292,10 +296,12 @@ func (p Per) CountCalls(list []*Recording) (relative float64, err error) {
 				}
 				switch basis := stacks.Label(sample, stored.LabelBasis); basis {
 				case profile.Sampled.String(), profile.Unmeasured.String():
-					return 0, fmt.Errorf("%s: the calls of %s are %s, which is not their number: give that with --per=N, or record with another engine", r.Name, stored.Printable(p.method), basis)
+					return 0, fmt.Errorf("%s: the calls of %s are %s, which is not their number: give that with "+
+						"--per=N, or record with another engine", r.Name, stored.Printable(p.method), basis)
 				default:
 					interval := profile.Interval{Low: value, High: value}
-					if stacks.Label(sample, stored.LabelEngine) != stored.EngineCount { // whose errors differ from window to window, as the bootstrap sees
+					// whose errors differ from window to window, as the bootstrap sees
+					if stacks.Label(sample, stored.LabelEngine) != stored.EngineCount {
 						interval, _ = stacks.IntervalOf(sample, value, basis)
 					}
 					within = within.Add(interval)
@@ -312,7 +318,8 @@ func (p Per) CountCalls(list []*Recording) (relative float64, err error) {
 			}
 		}
 		if r.Windows = kept; kept[0].Units == 0 {
-			return 0, fmt.Errorf("%s has no %s: name the method as report shows it", r.Name, strings.Replace(p.String(), "call", "calls", 1))
+			return 0, fmt.Errorf("%s has no %s: name the method as report shows it", r.Name,
+				strings.Replace(p.String(), "call", "calls", 1))
 		}
 	}
 	return math.Log(within.Factor()) / confidenceOfCalls, nil
@@ -419,7 +426,8 @@ func sameProfile(a, b *pprof.Profile) bool {
 	switch {
 	case a == b:
 		return true
-	case a.TimeNanos != b.TimeNanos || a.DurationNanos != b.DurationNanos || len(a.Sample) != len(b.Sample) || len(a.Location) != len(b.Location):
+	case a.TimeNanos != b.TimeNanos || a.DurationNanos != b.DurationNanos || len(a.Sample) != len(b.Sample) ||
+		len(a.Location) != len(b.Location):
 		return false
 	}
 	var sums [2][sha256.Size]byte

@@ -31,7 +31,8 @@ func (v *verdicts) estimates(undecided []auditRow, after bool) {
 	case after:
 		fmt.Fprintf(v.out, "Largest undecided estimates, and how long to record if they are true:\n")
 	default:
-		layout.Fold(v.out, fmt.Sprintf("No difference of a %s is certain yet. Largest estimates, and how long to record if they are true:", thing), v.opts.Width)
+		layout.Fold(v.out, fmt.Sprintf("No difference of a %s is certain yet. Largest estimates, and how long to "+
+			"record if they are true:", thing), v.opts.Width)
 	}
 	for _, r := range rows {
 		layout.Fold(v.out, v.estimate(r), v.opts.Width)
@@ -48,14 +49,16 @@ func (v *verdicts) estimates(undecided []auditRow, after bool) {
 // estimate writes an undecided difference.
 func (v *verdicts) estimate(r auditRow) string {
 	l, d := v.language, r.Difference
-	text := fmt.Sprintf("%s: %s → %s %s per %s", v.name(r.key, v.opts.Width), layout.Cell(d.A.PerUnit/l.scale), layout.Cell(d.B.PerUnit/l.scale), l.unit, v.opts.Per)
+	text := fmt.Sprintf("%s: %s → %s %s per %s", v.name(r.key, v.opts.Width), layout.Cell(d.A.PerUnit/l.scale),
+		layout.Cell(d.B.PerUnit/l.scale), l.unit, v.opts.Per)
 	confidence := layout.Plain(100 * (1 - v.result.Alpha))
 	ratio := func(percent float64) string { return "×" + layout.Plain(1+percent/100) }
 	switch {
 	case math.IsNaN(d.Within):
 		return text + ", undecided: too few windows for an interval"
 	case math.IsNaN(d.Low): // A has none
-		text += fmt.Sprintf(" (%s %% interval of the difference %s to %s)", confidence, layout.Cell((d.Change-d.Within)/l.scale), layout.Cell((d.Change+d.Within)/l.scale))
+		text += fmt.Sprintf(" (%s %% interval of the difference %s to %s)", confidence,
+			layout.Cell((d.Change-d.Within)/l.scale), layout.Cell((d.Change+d.Within)/l.scale))
 	default:
 		text += fmt.Sprintf(" (%s, %s %% interval %s to %s)", ratio(d.Percent), confidence, ratio(d.Low), ratio(d.High))
 	}
@@ -68,7 +71,8 @@ func (v *verdicts) estimate(r auditRow) string {
 // longer says how much longer to record for a verdict on the whole.
 func (v *verdicts) longer(times float64) string {
 	if math.IsInf(times, 1) || math.IsNaN(times) {
-		return fmt.Sprintf("the difference is too near to %s %% for any recording of sensible length", layout.Plain(v.least()))
+		return fmt.Sprintf("the difference is too near to %s %% for any recording of sensible length",
+			layout.Plain(v.least()))
 	}
 	return "if the difference is as estimated, recording " + v.enough(times) + " would show it"
 }
@@ -77,7 +81,8 @@ func (v *verdicts) longer(times float64) string {
 func (v *verdicts) enough(times float64) string {
 	times = max(math.Ceil(times*10)/10, 1.1)
 	if v.result.ByRun {
-		return fmt.Sprintf("about %d processes a side", int(math.Ceil(times*float64(max(v.result.Runs[0], v.result.Runs[1])))))
+		return fmt.Sprintf("about %d processes a side", int(math.Ceil(times*float64(max(v.result.Runs[0],
+			v.result.Runs[1])))))
 	}
 	const year = 365 * 24 * 3600
 	switch seconds := times * v.length().Seconds(); {

@@ -108,7 +108,8 @@ func newVerdicts(a, b []Named, opts *AuditOptions) (*verdicts, error) {
 	for _, k := range v.keys {
 		wanted[k] = true
 	}
-	v.result = audit.Compare(v.auditor.side(v.sides[0], wanted, unitsError[0]), v.auditor.side(v.sides[1], wanted, unitsError[1]), v.keys,
+	v.result = audit.Compare(v.auditor.side(v.sides[0], wanted, unitsError[0]),
+		v.auditor.side(v.sides[1], wanted, unitsError[1]), v.keys,
 		&audit.Options{Alpha: opts.Alpha, Least: opts.Least / 100, Looks: opts.Looks})
 	v.forgetParts()
 	v.language = languageOf(v.sides[0][0], v.result, opts.Per)
@@ -147,7 +148,8 @@ func (v *verdicts) check() error {
 				empty = false
 				classes = classes || stacks.Label(sample, stored.LabelClass) != ""
 				if v.opts.By == ByContext && r.stacks.OfCalls() && !stacks.HasContext(sample) {
-					return fmt.Errorf("%s has calls without their contexts: compare by edge, or record with --exact", r.Name)
+					return fmt.Errorf("%s has calls without their contexts: compare by edge, or record with --exact",
+						r.Name)
 				}
 			}
 		}
@@ -190,7 +192,8 @@ func (v *verdicts) sentence() {
 	case math.IsNaN(d.Low):
 		text += fmt.Sprintf(" (%s)", windows)
 	default:
-		text += fmt.Sprintf(" (%s to %s %%, %s %% confidence; %s)", layout.Signed(d.Low), layout.Signed(d.High), confidence, windows)
+		text += fmt.Sprintf(" (%s to %s %%, %s %% confidence; %s)", layout.Signed(d.Low), layout.Signed(d.High),
+			confidence, windows)
 	}
 	layout.Fold(v.out, text, v.opts.Width)
 }
@@ -205,9 +208,11 @@ func (v *verdicts) notes() {
 	if d.Verdict == audit.Undecided && !(v.same && d.Reason != audit.TooFew) {
 		switch d.Reason {
 		case audit.TooFew:
-			write("too few windows for an interval: record at least %d a side, with --window=1 -d 60", audit.LeastWindows)
+			write("too few windows for an interval: record at least %d a side, with --window=1 -d 60",
+				audit.LeastWindows)
 		case audit.Ranks:
-			write("the rank test does not confirm a difference: a few windows make it; look for what happened in them, or record longer")
+			write("the rank test does not confirm a difference: a few windows make it; look for what happened in " +
+				"them, or record longer")
 		default:
 			write("%s", v.longer(d.Longer))
 		}
@@ -225,7 +230,8 @@ func (v *verdicts) notes() {
 	case v.result.ByRun:
 		write("processes are compared, each with all its windows: what differs from run to run is in the interval")
 	case v.result.Runs != [2]int{1, 1}:
-		write("one side has one process only: JIT noise between runs is not in this interval; record several processes a side")
+		write("one side has one process only: JIT noise between runs is not in this interval; record several " +
+			"processes a side")
 	case several:
 		write("one recording a side: what differs from run to run, such as JIT noise, is not in this interval")
 	default:
@@ -277,10 +283,13 @@ func (v *verdicts) table() {
 	slices.SortStableFunc(rows, byChange)
 	rows, rest = layout.First(v.opts.N, rows)
 
-	thing := map[By]string{ByMethod: "method", ByTotal: "method with callees", ByEdge: "caller -> callee", ByContext: "context with callees", ByClass: "class", ByService: "service"}[v.opts.By]
-	g := layout.Grid{Head: []layout.Row{{Cells: []string{"A", "B", "B - A", "±", "verdict"}, Name: layout.Heading(fmt.Sprintf("%s (%s per %s)", thing, v.language.unit, v.opts.Per))}}}
+	thing := map[By]string{ByMethod: "method", ByTotal: "method with callees", ByEdge: "caller -> callee",
+		ByContext: "context with callees", ByClass: "class", ByService: "service"}[v.opts.By]
+	g := layout.Grid{Head: []layout.Row{{Cells: []string{"A", "B", "B - A", "±", "verdict"},
+		Name: layout.Heading(fmt.Sprintf("%s (%s per %s)", thing, v.language.unit, v.opts.Per))}}}
 	for _, r := range rows {
-		g.Rows = append(g.Rows, layout.Row{Cells: v.cells(r.Difference), Name: func(width int) string { return v.name(r.key, width) }})
+		g.Rows = append(g.Rows, layout.Row{Cells: v.cells(r.Difference),
+			Name: func(width int) string { return v.name(r.key, width) }})
 	}
 	v.out.WriteByte('\n')
 	if len(rows) > 0 {
@@ -354,7 +363,8 @@ func (v *verdicts) cells(d audit.Difference) []string {
 			within = layout.Plain((d.High-d.Low)/2) + "%"
 		}
 	}
-	return []string{layout.Cell(d.A.PerUnit / l.scale), layout.Cell(d.B.PerUnit / l.scale), percent, within, v.verdict(d.Verdict)}
+	return []string{layout.Cell(d.A.PerUnit / l.scale), layout.Cell(d.B.PerUnit / l.scale), percent, within,
+		v.verdict(d.Verdict)}
 }
 
 func (v *verdicts) verdict(verdict audit.Verdict) string {
@@ -417,7 +427,8 @@ func (v *verdicts) subtrees(roots map[cct.NodeID]bool) {
 		if r.Verdict == audit.Less {
 			kind, from, to = "gone", 100*share[0], 0.0
 		}
-		layout.Fold(v.out, fmt.Sprintf("%s: %s, %s → %s %% ± %s", kind, name, layout.Plain(from), layout.Plain(to), layout.Plain(within)), v.opts.Width)
+		layout.Fold(v.out, fmt.Sprintf("%s: %s, %s → %s %% ± %s", kind, name, layout.Plain(from), layout.Plain(to),
+			layout.Plain(within)), v.opts.Width)
 	}
 	if len(rest) > 0 {
 		fmt.Fprintf(v.out, "%s that only one side has\n", stored.Plural(len(rest), "smaller subtree"))
@@ -435,5 +446,6 @@ func (v *verdicts) overlap() {
 			}
 		}
 	}
-	fmt.Fprintf(v.out, "overlap %.2f of 100: how alike both are by %s, whatever they cost\n", cct.Overlap(weights[0], weights[1]), v.opts.By)
+	fmt.Fprintf(v.out, "overlap %.2f of 100: how alike both are by %s, whatever they cost\n",
+		cct.Overlap(weights[0], weights[1]), v.opts.By)
 }

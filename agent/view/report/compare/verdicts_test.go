@@ -85,7 +85,8 @@ func audited(t *testing.T, a, b []compare.Named, opts *compare.AuditOptions) (st
 
 // shop is what the program does before the change.
 func shop() map[string]float64 {
-	return map[string]float64{"main search match": 300, "main search": 100, "main render": 200, "main render escape": 80, "idle": 3}
+	return map[string]float64{"main search match": 300, "main search": 100, "main render": 200,
+		"main render escape": 80, "idle": 3}
 }
 
 // A regression appears as a new subtree: it is named by its root, and its leaves are not.
@@ -101,7 +102,8 @@ func TestAuditNewSubtree(t *testing.T) {
 		t.Errorf("the verdict is %v", verdict)
 	}
 	sinktest.Golden(t, "newsubtree.audit.golden", got)
-	for _, want := range []string{"B uses ", "more CPU than A", "new: compile under search, 0 → ", "60 + 60 windows", "one process a side"} {
+	for _, want := range []string{"B uses ", "more CPU than A", "new: compile under search, 0 → ", "60 + 60 windows",
+		"one process a side"} {
 		if !strings.Contains(got, want) {
 			t.Errorf("no %q in\n%s", want, got)
 		}
@@ -142,7 +144,8 @@ func TestAuditNewSubtreeBehindStub(t *testing.T) {
 		}
 	}
 	got, _ := audited(t, []compare.Named{a}, []compare.Named{b}, &compare.AuditOptions{Options: compare.Options{N: 20}})
-	for _, want := range []string{"new: compile under search, 0 → ", "new: [inlined in render] under render, 0 → ", "new: [stub: libmCos] under escape, 0 → "} {
+	for _, want := range []string{"new: compile under search, 0 → ", "new: [inlined in render] under render, 0 → ",
+		"new: [stub: libmCos] under escape, 0 → "} {
 		if !strings.Contains(got, want) {
 			t.Errorf("no %q in\n%s", want, got)
 		}
@@ -161,11 +164,15 @@ func TestAuditMethods(t *testing.T) {
 	}{
 		{compare.AuditOptions{}, []string{"B uses ", " slower", "render", "undecided"}, []string{"smaller"}},
 		{compare.AuditOptions{Options: compare.Options{N: 5, Width: 79}, Per: per(t, "6000")},
-			[]string{"% slower than A: ", "ms of CPU per unit", "99 % confidence", "slower  match"}, []string{"slower  escape", "per second"}},
+			[]string{"% slower than A: ", "ms of CPU per unit", "99 % confidence", "slower  match"},
+			[]string{"slower  escape", "per second"}},
 		// Callers through which the change passes are not listed.
-		{compare.AuditOptions{Options: compare.Options{N: 5, Width: 79, By: compare.ByTotal}}, []string{"  match"}, []string{"  main", "  search"}},
-		{compare.AuditOptions{Options: compare.Options{N: 5, Width: 79, By: compare.ByEdge}}, []string{"search -> match"}, []string{"main -> search"}},
-		{compare.AuditOptions{Options: compare.Options{N: 5, Width: 79, By: compare.ByContext}}, []string{"main > search > match"}, []string{"main > search\n"}},
+		{compare.AuditOptions{Options: compare.Options{N: 5, Width: 79, By: compare.ByTotal}}, []string{"  match"},
+			[]string{"  main", "  search"}},
+		{compare.AuditOptions{Options: compare.Options{N: 5, Width: 79, By: compare.ByEdge}},
+			[]string{"search -> match"}, []string{"main -> search"}},
+		{compare.AuditOptions{Options: compare.Options{N: 5, Width: 79, By: compare.ByContext}},
+			[]string{"main > search > match"}, []string{"main > search\n"}},
 		{compare.AuditOptions{Alpha: 0.2, Least: 50}, []string{"80 % confidence", "within 50 %"}, []string{"  more"}},
 		{compare.AuditOptions{Options: compare.Options{SampleType: "samples"}}, []string{"B uses "}, nil},
 	} {
@@ -198,7 +205,8 @@ func per(t *testing.T, text string) compare.Per {
 // Of all services on a machine, the slower one is named, and the others are not.
 func TestAuditServices(t *testing.T) {
 	machine := func(name string, seed uint64, search float64) compare.Named {
-		n := recorded{windows: 60, paths: map[string]float64{"search": search, "render": 300, "sshd": 50}, seed: seed}.named(t, name)
+		n := recorded{windows: 60, paths: map[string]float64{"search": search, "render": 300, "sshd": 50},
+			seed: seed}.named(t, name)
 		for _, s := range n.Profile.Sample {
 			if method := s.Location[0].Line[0].Function.Name; method == "sshd" {
 				s.Label[stored.LabelComm] = []string{method}
@@ -209,7 +217,8 @@ func TestAuditServices(t *testing.T) {
 		return n
 	}
 	a, b := machine("a.pb.gz", 5, 300), machine("b.pb.gz", 6, 360)
-	got, _ := audited(t, []compare.Named{a}, []compare.Named{b}, &compare.AuditOptions{Options: compare.Options{N: 5, Width: 79, By: compare.ByService}})
+	got, _ := audited(t, []compare.Named{a}, []compare.Named{b},
+		&compare.AuditOptions{Options: compare.Options{N: 5, Width: 79, By: compare.ByService}})
 	for _, want := range []string{"more  search.service", "service (ms of CPU per second)", "2 services undecided"} {
 		if !strings.Contains(got, want) {
 			t.Errorf("no %q in\n%s", want, got)
@@ -222,7 +231,8 @@ func TestAuditSame(t *testing.T) {
 	for seed := range uint64(5) {
 		a := recorded{pid: 1, windows: 60, paths: shop(), seed: 10 + seed}.named(t, "a.pb.gz")
 		b := recorded{pid: 2, windows: 60, paths: shop(), seed: 20 + seed}.named(t, "b.pb.gz")
-		got, verdict := audited(t, []compare.Named{a}, []compare.Named{b}, &compare.AuditOptions{Options: compare.Options{N: 20, Width: 79}})
+		got, verdict := audited(t, []compare.Named{a}, []compare.Named{b},
+			&compare.AuditOptions{Options: compare.Options{N: 20, Width: 79}})
 		if verdict == audit.More || verdict == audit.Less || !strings.Contains(got, "methods undecided") {
 			t.Errorf("%v\n%s", verdict, got)
 		}
@@ -243,16 +253,19 @@ func TestAuditRuns(t *testing.T) {
 		}
 	}
 	opts := &compare.AuditOptions{Options: compare.Options{N: 20, Width: 79}}
-	if got, _ := audited(t, one[0], one[1], opts); !strings.Contains(got, "30 + 30 windows") || !strings.Contains(got, "one process a side") {
+	if got, _ := audited(t, one[0], one[1], opts); !strings.Contains(got, "30 + 30 windows") ||
+		!strings.Contains(got, "one process a side") {
 		t.Errorf("of one process:\n%s", got)
 	}
-	if got, _ := audited(t, several[0], several[1], opts); !strings.Contains(got, "4 + 4 processes") || strings.Contains(got, "one process a side") {
+	if got, _ := audited(t, several[0], several[1], opts); !strings.Contains(got, "4 + 4 processes") ||
+		strings.Contains(got, "one process a side") {
 		t.Errorf("of several processes:\n%s", got)
 	}
 	if got, _ := audited(t, several[0], one[1], opts); !strings.Contains(got, "one side has one process only") {
 		t.Errorf("of several and one:\n%s", got)
 	}
-	if got, verdict := audited(t, one[0][:1], one[1][:1], opts); verdict != audit.Undecided || !strings.Contains(got, "too few windows for an interval: record at least 20 a side, with --window=1") {
+	if got, verdict := audited(t, one[0][:1], one[1][:1], opts); verdict != audit.Undecided ||
+		!strings.Contains(got, "too few windows for an interval: record at least 20 a side, with --window=1") {
 		t.Errorf("of a window:\n%s", got)
 	}
 }
@@ -265,9 +278,11 @@ func TestAuditKinds(t *testing.T) {
 		want string
 	}{
 		{sinktest.Only(profile.Allocations), compare.AuditOptions{}, "B allocates as much memory as A"},
-		{sinktest.Only(profile.Allocations), compare.AuditOptions{Options: compare.Options{By: compare.ByClass}}, "B allocates as much memory as A"},
+		{sinktest.Only(profile.Allocations), compare.AuditOptions{Options: compare.Options{By: compare.ByClass}},
+			"B allocates as much memory as A"},
 		{sinktest.Only(profile.Locks), compare.AuditOptions{}, "B waits as long for locks as A"},
-		{figure1(96, 3, 1), compare.AuditOptions{Options: compare.Options{By: compare.ByEdge}}, "B makes as many calls as A"},
+		{figure1(96, 3, 1), compare.AuditOptions{Options: compare.Options{By: compare.ByEdge}},
+			"B makes as many calls as A"},
 	} {
 		var side []compare.Named
 		for i := range 25 {
@@ -288,7 +303,8 @@ func TestAuditPerCalls(t *testing.T) {
 	both := func(basis profile.Basis, calls float64) *pprof.Profile {
 		p := sinktest.OfPaths(sinktest.Path{Methods: "main search", Times: 400, Weight: 1})
 		p.Period, p.Duration = time.Millisecond, time.Second
-		g := sinktest.CallGraph(sinktest.Called{Caller: sinktest.JavaMethod("Main.main()V"), Callee: sinktest.JavaMethod("Shop.search()V"), Weight: calls})
+		g := sinktest.CallGraph(sinktest.Called{Caller: sinktest.JavaMethod("Main.main()V"),
+			Callee: sinktest.JavaMethod("Shop.search()V"), Weight: calls})
 		c := &profile.Calls{Engine: "hotspot", Basis: basis, Graph: g}
 		if basis == profile.Estimated {
 			c.Intervals = sinktest.Within(g, 1.5)
@@ -306,10 +322,12 @@ func TestAuditPerCalls(t *testing.T) {
 	}
 	opts := &compare.AuditOptions{Per: per(t, "calls:Shop.search")}
 	got, verdict := audited(t, side(profile.Counted, 1000), side(profile.Counted, 800), opts)
-	if verdict != audit.More || !strings.Contains(got, "B is 25 % slower than A: ") || !strings.Contains(got, "per call of Shop.search") {
+	if verdict != audit.More || !strings.Contains(got, "B is 25 % slower than A: ") ||
+		!strings.Contains(got, "per call of Shop.search") {
 		t.Errorf("%v\n%s", verdict, got)
 	}
-	if got, verdict := audited(t, side(profile.Estimated, 1000), side(profile.Estimated, 800), opts); verdict != audit.Undecided {
+	if got, verdict := audited(t, side(profile.Estimated, 1000), side(profile.Estimated, 800),
+		opts); verdict != audit.Undecided {
 		t.Errorf("of estimated calls: %v\n%s", verdict, got)
 	}
 	for _, test := range []struct {
@@ -317,11 +335,14 @@ func TestAuditPerCalls(t *testing.T) {
 		per  string
 		want string
 	}{
-		{side(profile.Sampled, 1000), "calls:Shop.search", "are sampled, which is not their number: give that with --per=N"},
+		{side(profile.Sampled, 1000), "calls:Shop.search",
+			"are sampled, which is not their number: give that with --per=N"},
 		{side(profile.Counted, 1000), "calls:Shop.find", "has no calls of Shop.find"},
-		{[]compare.Named{recorded{windows: 2, paths: shop()}.named(t, "a")}, "calls:Shop.find", "has no calls, so --per=calls does not apply"},
+		{[]compare.Named{recorded{windows: 2, paths: shop()}.named(t, "a")}, "calls:Shop.find",
+			"has no calls, so --per=calls does not apply"},
 	} {
-		if _, err := compare.Audit(new(bytes.Buffer), test.a, side(profile.Counted, 1000), &compare.AuditOptions{Per: per(t, test.per)}); err == nil || !strings.Contains(err.Error(), test.want) {
+		if _, err := compare.Audit(new(bytes.Buffer), test.a, side(profile.Counted, 1000),
+			&compare.AuditOptions{Per: per(t, test.per)}); err == nil || !strings.Contains(err.Error(), test.want) {
 			t.Errorf("Audit = %v, want an error with %q", err, test.want)
 		}
 	}
@@ -337,13 +358,18 @@ func TestAuditErrors(t *testing.T) {
 		want string
 	}{
 		{[]compare.Named{a}, nil, compare.AuditOptions{}, "both sides need a recording"},
-		{[]compare.Named{a}, []compare.Named{unknown}, compare.AuditOptions{}, "b does not say how long it took: give the number of units with --per=N"},
-		{[]compare.Named{a}, []compare.Named{{Name: "c", Profile: sinktest.MustPprof(t, figure1(1, 1, 1))}}, compare.AuditOptions{}, "record both in the same way"},
-		{[]compare.Named{a}, []compare.Named{a}, compare.AuditOptions{Options: compare.Options{By: compare.ByClass}}, "a has no events of objects, only values of type cpu: --by=class needs allocations (record -e alloc)"},
-		{[]compare.Named{a}, []compare.Named{a}, compare.AuditOptions{Options: compare.Options{SampleType: "calls"}}, "a has no values of type calls"},
+		{[]compare.Named{a}, []compare.Named{unknown}, compare.AuditOptions{},
+			"b does not say how long it took: give the number of units with --per=N"},
+		{[]compare.Named{a}, []compare.Named{{Name: "c", Profile: sinktest.MustPprof(t, figure1(1, 1, 1))}},
+			compare.AuditOptions{}, "record both in the same way"},
+		{[]compare.Named{a}, []compare.Named{a}, compare.AuditOptions{Options: compare.Options{By: compare.ByClass}},
+			"a has no events of objects, only values of type cpu: --by=class needs allocations (record -e alloc)"},
+		{[]compare.Named{a}, []compare.Named{a}, compare.AuditOptions{Options: compare.Options{SampleType: "calls"}},
+			"a has no values of type calls"},
 	} {
 		var out bytes.Buffer
-		if _, err := compare.Audit(&out, test.a, test.b, &test.opts); err == nil || !strings.Contains(err.Error(), test.want) || out.Len() > 0 {
+		if _, err := compare.Audit(&out, test.a, test.b, &test.opts); err == nil ||
+			!strings.Contains(err.Error(), test.want) || out.Len() > 0 {
 			t.Errorf("Audit = %v with %d bytes written, want an error with %q", err, out.Len(), test.want)
 		}
 	}
@@ -408,7 +434,8 @@ func TestAuditSameRecording(t *testing.T) {
 	if !strings.Contains(got, same) || strings.Contains(got, "too near") {
 		t.Errorf("a recording and its copy:\n%s", got)
 	}
-	if got, _ := audited(t, []compare.Named{one, other}, []compare.Named{other, copied}, opts); !strings.Contains(got, same) {
+	if got, _ := audited(t, []compare.Named{one, other}, []compare.Named{other, copied}, opts); !strings.Contains(got,
+		same) {
 		t.Errorf("two recordings in another order:\n%s", got)
 	}
 	for _, b := range [][]compare.Named{{other}, {one, other}} {
@@ -421,8 +448,10 @@ func TestAuditSameRecording(t *testing.T) {
 // A method that costs three times as much, but in bursts, is an estimate with an interval, and it
 // is said how long to record.
 func TestAuditEstimates(t *testing.T) {
-	a := recorded{pid: 1, windows: 25, paths: shop(), bursts: map[string]float64{"main search rank": 80}, seed: 1}.named(t, "a.pb.gz")
-	b := recorded{pid: 2, windows: 25, paths: shop(), bursts: map[string]float64{"main search rank": 250}, seed: 2}.named(t, "b.pb.gz")
+	a := recorded{pid: 1, windows: 25, paths: shop(), bursts: map[string]float64{"main search rank": 80},
+		seed: 1}.named(t, "a.pb.gz")
+	b := recorded{pid: 2, windows: 25, paths: shop(), bursts: map[string]float64{"main search rank": 250},
+		seed: 2}.named(t, "b.pb.gz")
 	opts := &compare.AuditOptions{Options: compare.Options{N: 20, Width: 79}}
 	got, _ := audited(t, []compare.Named{a}, []compare.Named{b}, opts)
 	flat := strings.Join(strings.Fields(got), " ")
@@ -441,10 +470,13 @@ func TestAuditEstimates(t *testing.T) {
 func TestMethodVerdicts(t *testing.T) {
 	slower := shop()
 	slower["main search match"] *= 1.5
-	a := recorded{pid: 1, windows: 30, paths: shop(), bursts: map[string]float64{"main render rank": 80}, seed: 1}.named(t, "a.pb.gz")
-	b := recorded{pid: 2, windows: 30, paths: slower, bursts: map[string]float64{"main render rank": 250}, seed: 2}.named(t, "b.pb.gz")
+	a := recorded{pid: 1, windows: 30, paths: shop(), bursts: map[string]float64{"main render rank": 80},
+		seed: 1}.named(t, "a.pb.gz")
+	b := recorded{pid: 2, windows: 30, paths: slower, bursts: map[string]float64{"main render rank": 250},
+		seed: 2}.named(t, "b.pb.gz")
 	for by, want := range map[compare.By]map[string]string{
-		compare.ByMethod: {"match": "more", "rank": "undecided", "main": ""}, compare.ByTotal: {"match": "more", "rank": "undecided", "search": "more"},
+		compare.ByMethod: {"match": "more", "rank": "undecided", "main": ""},
+		compare.ByTotal:  {"match": "more", "rank": "undecided", "search": "more"},
 	} {
 		got, err := compare.MethodVerdicts([]compare.Named{a}, []compare.Named{b}, compare.AuditOptions{}, by)
 		if err != nil {
@@ -463,7 +495,8 @@ func TestMethodVerdicts(t *testing.T) {
 func TestAuditInStep(t *testing.T) {
 	slower := shop()
 	slower["main search match"] *= 1.5
-	a, b := recorded{pid: 1, windows: 30, paths: shop(), seed: 1}.named(t, "a.pb.gz"), recorded{pid: 2, windows: 30, paths: slower, seed: 2}.named(t, "b.pb.gz")
+	a, b := recorded{pid: 1, windows: 30, paths: shop(), seed: 1}.named(t, "a.pb.gz"),
+		recorded{pid: 2, windows: 30, paths: slower, seed: 2}.named(t, "b.pb.gz")
 	m, err := stored.MetadataOf(b.Profile)
 	if err != nil {
 		t.Fatal(err)
@@ -472,8 +505,10 @@ func TestAuditInStep(t *testing.T) {
 	if err := m.Store(b.Profile); err != nil {
 		t.Fatal(err)
 	}
-	text, verdict := audited(t, []compare.Named{a}, []compare.Named{b}, &compare.AuditOptions{Options: compare.Options{N: 10, Width: 79}})
-	if verdict != audit.More || !strings.Contains(text, "only the whole can differ") || !strings.Contains(text, "undecided") || strings.Contains(text, "slower") && strings.Contains(text, "match") {
+	text, verdict := audited(t, []compare.Named{a}, []compare.Named{b},
+		&compare.AuditOptions{Options: compare.Options{N: 10, Width: 79}})
+	if verdict != audit.More || !strings.Contains(text, "only the whole can differ") ||
+		!strings.Contains(text, "undecided") || strings.Contains(text, "slower") && strings.Contains(text, "match") {
 		t.Errorf("%v:\n%s", verdict, text)
 	}
 	got, err := compare.MethodVerdicts([]compare.Named{a}, []compare.Named{b}, compare.AuditOptions{}, compare.ByMethod)

@@ -37,7 +37,8 @@ func Windows(w io.Writer, n Named, opts *Options) error {
 		return fmt.Errorf("read %s: %w", n.Name, err)
 	}
 	if len(windows) < 2 {
-		return fmt.Errorf("%s cannot be compared with itself, because it has fewer than two windows: name two files, or record "+
+		return fmt.Errorf("%s cannot be compared with itself, because it has fewer than two windows: name two files, "+
+			"or record "+
 			"with --window=10s", n.Name)
 	}
 	sampleType, err := commonType(n, n, opts.SampleType)
@@ -112,7 +113,8 @@ type treePart struct {
 }
 
 func (c *windowComparison) read(samples []*pprof.Sample) *dataSet {
-	d := &dataSet{cct.Weights[stacks.Method]{}, cct.Weights[stacks.CallEdge]{}, cct.Weights[treePart]{}, cct.Weights[treePart]{}, 0}
+	d := &dataSet{cct.Weights[stacks.Method]{}, cct.Weights[stacks.CallEdge]{}, cct.Weights[treePart]{},
+		cct.Weights[treePart]{}, 0}
 	for _, sample := range samples {
 		value := c.stacks.Value(sample)
 		var entered uint64
@@ -224,7 +226,8 @@ func (c *windowComparison) longEnough(numbers []int64) (rest []int64, note strin
 	if n < 2 || !known || !alsoKnown || last.Duration >= before.Duration/2 {
 		return numbers, ""
 	}
-	return numbers[:n], fmt.Sprintf("window %d is omitted: it took %v, the previous one %v", last.Number, last.Duration.Round(time.Millisecond), before.Duration.Round(time.Millisecond))
+	return numbers[:n], fmt.Sprintf("window %d is omitted: it took %v, the previous one %v", last.Number,
+		last.Duration.Round(time.Millisecond), before.Duration.Round(time.Millisecond))
 }
 
 // table writes a row for each pair of windows, and the means of all.
@@ -269,7 +272,8 @@ func (c *windowComparison) table(rows []measured) {
 
 // explain says what the columns are.
 func (c *windowComparison) explain() {
-	text := "corr.: correlation, of 1; overlap: of 100; mean: geometric; methods: the innermost ones; edges: the innermost calls"
+	text := "corr.: correlation, of 1; overlap: of 100; mean: geometric; methods: the innermost ones; edges: the " +
+		"innermost calls"
 	if !c.opts.IgnoreSites {
 		text += " by site"
 	}

@@ -48,11 +48,17 @@ func precise(t *testing.T, fresh int) *sink.Windows {
 	t.Helper()
 	second := func(times int) *profile.Profile {
 		return sinktest.OfPaths(
-			sinktest.Path{Methods: "r m a", Fresh: 3 * fresh, Times: times, Weight: 1}, sinktest.Path{Methods: "m b", Fresh: fresh, Times: 3 * times, Weight: 1}, sinktest.Path{Methods: "m b", Fresh: fresh, Times: times, Weight: 0}, sinktest.Path{Methods: "m c", Fresh: 0, Times: 2 * times, Weight: 1},
+			sinktest.Path{Methods: "r m a", Fresh: 3 * fresh, Times: times, Weight: 1},
+			sinktest.Path{Methods: "m b", Fresh: fresh, Times: 3 * times, Weight: 1},
+			sinktest.Path{Methods: "m b", Fresh: fresh, Times: times, Weight: 0},
+			sinktest.Path{Methods: "m c", Fresh: 0, Times: 2 * times, Weight: 1},
 		)
 	}
 	w, err := sinktest.ShopWindows(
-		sinktest.OfPaths(sinktest.Path{Methods: "m a", Fresh: 2 * fresh, Times: 1, Weight: 1}, sinktest.Path{Methods: "m b", Fresh: fresh, Times: 2, Weight: 1}, sinktest.Path{Methods: "m c", Fresh: 0, Times: 2, Weight: 1}, sinktest.Path{Methods: "m b c", Fresh: 0, Times: 1, Weight: 1}),
+		sinktest.OfPaths(sinktest.Path{Methods: "m a", Fresh: 2 * fresh, Times: 1, Weight: 1},
+			sinktest.Path{Methods: "m b", Fresh: fresh, Times: 2, Weight: 1},
+			sinktest.Path{Methods: "m c", Fresh: 0, Times: 2, Weight: 1},
+			sinktest.Path{Methods: "m b c", Fresh: 0, Times: 1, Weight: 1}),
 		second(1), second(2),
 	)
 	if err != nil {
@@ -141,7 +147,8 @@ func TestCompareWindowsOfCalls(t *testing.T) {
 		p := sinktest.OfPaths()
 		var list []sinktest.Called
 		for i, line := range sites {
-			list = append(list, sinktest.Called{Caller: sinktest.CartTotal, Site: profile.Site{Line: line, Offset: -1}, Callee: []symbol.Frame{sinktest.MapGet, sinktest.BookPrice}[i], Weight: float64(i + 1)})
+			list = append(list, sinktest.Called{Caller: sinktest.CartTotal, Site: profile.Site{Line: line, Offset: -1},
+				Callee: []symbol.Frame{sinktest.MapGet, sinktest.BookPrice}[i], Weight: float64(i + 1)})
 		}
 		p.Processes[0].Calls = []*profile.Calls{{Engine: "page", Graph: sinktest.CallGraph(list...)}}
 		return p
@@ -163,7 +170,8 @@ func TestCompareWindowsOfCalls(t *testing.T) {
 		}
 	}
 	// The mean of a negative correlation has no value.
-	if text := comparedWindows(t, stored, nil); !strings.Contains(rows(text)["mean"], "- 33.33") || !strings.Contains(text, "if a correlation is negative") {
+	if text := comparedWindows(t, stored, nil); !strings.Contains(rows(text)["mean"], "- 33.33") ||
+		!strings.Contains(text, "if a correlation is negative") {
 		t.Errorf("the mean is %q in\n%s", rows(text)["mean"], text)
 	}
 }
@@ -171,8 +179,12 @@ func TestCompareWindowsOfCalls(t *testing.T) {
 // Where weights do not vary the correlation has no value, and no part in the mean.
 func TestCompareWindowsNaN(t *testing.T) {
 	w, err := sinktest.ShopWindows(
-		sinktest.OfPaths(sinktest.Path{Methods: "m a", Fresh: 0, Times: 1, Weight: 1}, sinktest.Path{Methods: "m b", Fresh: 0, Times: 1, Weight: 3}), sinktest.OfPaths(sinktest.Path{Methods: "m a", Fresh: 0, Times: 1, Weight: 1}, sinktest.Path{Methods: "m b", Fresh: 0, Times: 1, Weight: 3}),
-		sinktest.OfPaths(sinktest.Path{Methods: "m a", Fresh: 0, Times: 1, Weight: 2}, sinktest.Path{Methods: "m b", Fresh: 0, Times: 1, Weight: 2}),
+		sinktest.OfPaths(sinktest.Path{Methods: "m a", Fresh: 0, Times: 1, Weight: 1},
+			sinktest.Path{Methods: "m b", Fresh: 0, Times: 1, Weight: 3}),
+		sinktest.OfPaths(sinktest.Path{Methods: "m a", Fresh: 0, Times: 1, Weight: 1},
+			sinktest.Path{Methods: "m b", Fresh: 0, Times: 1, Weight: 3}),
+		sinktest.OfPaths(sinktest.Path{Methods: "m a", Fresh: 0, Times: 1, Weight: 2},
+			sinktest.Path{Methods: "m b", Fresh: 0, Times: 1, Weight: 2}),
 	)
 	if err != nil {
 		t.Fatal(err)
@@ -192,10 +204,12 @@ func TestCompareWindowsShort(t *testing.T) {
 	for _, test := range []struct {
 		windows []time.Duration
 		want    int // rows, without the mean
-	}{{[]time.Duration{full, full, full / 2}, 2}, {[]time.Duration{full, full, full/2 - 1e6}, 1}, {[]time.Duration{full, full / 9}, 1}} {
+	}{{[]time.Duration{full, full, full / 2}, 2}, {[]time.Duration{full, full, full/2 - 1e6}, 1},
+		{[]time.Duration{full, full / 9}, 1}} {
 		w := sink.NewWindows(sink.Time)
 		for _, d := range test.windows {
-			p := sinktest.OfPaths(sinktest.Path{Methods: "m a", Fresh: 0, Times: 1, Weight: 1}, sinktest.Path{Methods: "m b", Fresh: 0, Times: 1, Weight: 3})
+			p := sinktest.OfPaths(sinktest.Path{Methods: "m a", Fresh: 0, Times: 1, Weight: 1},
+				sinktest.Path{Methods: "m b", Fresh: 0, Times: 1, Weight: 3})
 			p.Start, p.Duration = time.Unix(1_700_000_000, 0), d
 			if err := w.Add(p); err != nil {
 				t.Fatal(err)
@@ -260,7 +274,8 @@ func TestCompareWindowsHostile(t *testing.T) {
 	} {
 		var out bytes.Buffer
 		err := compare.Windows(&out, compare.Named{Name: "w\x1b", Profile: test.p}, &test.opts)
-		if (err == nil) != (test.want == "") || err != nil && (!strings.Contains(err.Error(), test.want) || out.Len() > 0) {
+		if (err == nil) != (test.want == "") || err != nil && (!strings.Contains(err.Error(), test.want) ||
+			out.Len() > 0) {
 			t.Errorf("%s: %v with %d bytes written, want %q", test.name, err, out.Len(), test.want)
 		}
 		if strings.Contains(out.String(), "\x1b") {
@@ -285,7 +300,8 @@ func TestWindowOf(t *testing.T) {
 		t.Fatal(err)
 	}
 	all.Comments = append(all.Comments, "a comment of another tool")
-	for n, single := range map[int64]*profile.Profile{1: sinktest.Shop(), 2: sinktest.ShopChained(), 3: sinktest.ShopPartial()} {
+	for n, single := range map[int64]*profile.Profile{1: sinktest.Shop(), 2: sinktest.ShopChained(),
+		3: sinktest.ShopPartial()} {
 		got, err := stacks.WindowOf(all, n)
 		if err != nil {
 			t.Fatal(err)
@@ -295,10 +311,12 @@ func TestWindowOf(t *testing.T) {
 		}
 		single.Start = time.Unix(1_700_000_000+10*(n-1), 0)
 		alone := sinktest.MustPprof(t, single)
-		if got.TimeNanos != alone.TimeNanos || got.DurationNanos != alone.DurationNanos || got.Comments[0] != alone.Comments[0] {
+		if got.TimeNanos != alone.TimeNanos || got.DurationNanos != alone.DurationNanos ||
+			got.Comments[0] != alone.Comments[0] {
 			t.Errorf("window %d: time %d, duration %d, %s", n, got.TimeNanos, got.DurationNanos, got.Comments[0])
 		}
-		for name, view := range map[string]sinktest.ViewFunc{"methods": report.Methods, "tree": report.Tree, "contexts": report.Contexts} {
+		for name, view := range map[string]sinktest.ViewFunc{"methods": report.Methods, "tree": report.Tree,
+			"contexts": report.Contexts} {
 			if name == "contexts" && n == 1 {
 				continue
 			}
@@ -307,7 +325,8 @@ func TestWindowOf(t *testing.T) {
 			}
 		}
 		m, err := stored.MetadataOf(got)
-		if err != nil || len(m.Windows) != 1 || m.Windows[0].Number != n || m.Samples.Folded != single.Counts.Folded || m.Calls != nil {
+		if err != nil || len(m.Windows) != 1 || m.Windows[0].Number != n || m.Samples.Folded != single.Counts.Folded ||
+			m.Calls != nil {
 			t.Errorf("the metadata of window %d is %+v, %v", n, m, err)
 		}
 		for _, comment := range got.Comments[1:] {
@@ -318,7 +337,8 @@ func TestWindowOf(t *testing.T) {
 		if !slices.Contains(got.Comments, "a comment of another tool") {
 			t.Errorf("window %d lacks a comment: %q", n, got.Comments)
 		}
-		if footer := sinktest.Show(t, sinktest.ViewFooter, got, nil); !strings.Contains(footer, fmt.Sprintf("\nwindow %d: from 2023-11-14T22:13:", n)) || strings.Contains(footer, "windows: ") {
+		if footer := sinktest.Show(t, sinktest.ViewFooter, got, nil); !strings.Contains(footer,
+			fmt.Sprintf("\nwindow %d: from 2023-11-14T22:13:", n)) || strings.Contains(footer, "windows: ") {
 			t.Errorf("the footer of window %d:\n%s", n, footer)
 		}
 	}
@@ -329,10 +349,12 @@ func TestWindowOf(t *testing.T) {
 	}{
 		{all, 4, "there is no window 4: the profile has 3, from 1 to 3"},
 		{all, -1, "there is no window -1"},
-		{sinktest.MustPprof(t, sinktest.Shop()), 1, "the profile has no windows: record some with vmprof-agent record --window=10s"},
+		{sinktest.MustPprof(t, sinktest.Shop()), 1,
+			"the profile has no windows: record some with vmprof-agent record --window=10s"},
 		{numbered(7), 1, "the profile has window 7 only"},
 	} {
-		if got, err := stacks.WindowOf(test.p, test.n); err == nil || got != nil || !strings.Contains(err.Error(), test.want) {
+		if got, err := stacks.WindowOf(test.p, test.n); err == nil || got != nil ||
+			!strings.Contains(err.Error(), test.want) {
 			t.Errorf("WindowOf = %v, %v, want %q", got, err, test.want)
 		}
 	}

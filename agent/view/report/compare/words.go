@@ -59,7 +59,8 @@ func languageOf(r *Recording, result *audit.Result, per Per) language {
 	case stored.MainValue(profile.Allocations).Type:
 		l.speak("allocates", "more", "less", "as much", "memory")
 	case stored.MainValue(profile.Locks).Type:
-		l.more, l.less, l.same = "B waits %s longer for locks than A", "B waits %s less for locks than A", "B waits as long for locks as A"
+		l.more, l.less, l.same = "B waits %s longer for locks than A", "B waits %s less for locks than A",
+			"B waits as long for locks as A"
 		l.undecided = "Undecided whether B waits more or less for locks than A"
 	case stored.TypeCalls:
 		l.speak("makes", "more", "fewer", "as many", "calls")

@@ -38,7 +38,8 @@ func (f *Graph) Cut(limit int) *Graph {
 		}
 	}
 	keep := func(at int) bool {
-		if k := f.frames[f.nodes[at].frame].kind; weights[at] > least || outer <= limit/4 && (k == kindProcess || k == kindThread) {
+		if k := f.frames[f.nodes[at].frame].kind; weights[at] > least || outer <= limit/4 &&
+			(k == kindProcess || k == kindThread) {
 			return true
 		}
 		if weights[at] < least || ties == 0 {
@@ -121,10 +122,15 @@ func (l *cutLeaves) place(out *Graph, rare int32, most int, place []int32) {
 		weights[i] = l.list[i].weight()
 	}
 	slices.Sort(weights)
-	least, ties := 0.0, 0 // of those that become nodes: what has more, and as many of the weight least as there is room for
+	// of those that become nodes: what has more, and as many of the weight least as there is room
+	// for
+	least, ties := 0.0, 0
 	if len(weights) > most {
 		least = weights[len(weights)-1-most]
-		above, _ := slices.BinarySearchFunc(weights, least, func(w, least float64) int { return cmp.Or(cmp.Compare(w, least), -1) })
+		above, _ := slices.BinarySearchFunc(weights, least, func(w,
+			least float64) int {
+			return cmp.Or(cmp.Compare(w, least), -1)
+		})
 		ties = most - (len(weights) - above)
 	}
 	to := make([]int32, len(l.list))

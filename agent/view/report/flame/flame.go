@@ -130,7 +130,8 @@ type flameCall struct {
 
 // compare orders calls of equal numbers.
 func (c flameCall) compare(o flameCall) int {
-	return cmp.Or(cmp.Compare(c.caller, o.caller), cmp.Compare(c.callee, o.callee), cmp.Compare(c.site.Line, o.site.Line), cmp.Compare(c.site.Offset, o.site.Offset))
+	return cmp.Or(cmp.Compare(c.caller, o.caller), cmp.Compare(c.callee, o.callee),
+		cmp.Compare(c.site.Line, o.site.Line), cmp.Compare(c.site.Offset, o.site.Offset))
 }
 
 // A flameBar is the values of one window by process and by what ran.
@@ -168,7 +169,8 @@ const (
 )
 
 func newFlame(kind, title, unit string) *Graph {
-	return &Graph{Kind: kind, Title: title, Unit: unit, effect: 1, frameTable: newFrameTable(), nodes: []flameNode{{parent: -1, frame: -1}},
+	return &Graph{Kind: kind, Title: title, Unit: unit, effect: 1, frameTable: newFrameTable(),
+		nodes:    []flameNode{{parent: -1, frame: -1}},
 		children: make(map[flameChild]int32), calls: make(map[flameCall]float64)}
 }
 
@@ -207,7 +209,9 @@ func (t *frameTable) frame(frame flameFrame) int32 {
 
 // taking returns a function that takes frames of another table, each once: it returns their place
 // in t. Processes are renamed.
-func (t *frameTable) taking(o *frameTable, rename func(Process, flameFrame) (Process, flameFrame)) func(of int32) int32 {
+func (t *frameTable) taking(
+	o *frameTable, rename func(Process, flameFrame) (Process, flameFrame),
+) func(of int32) int32 {
 	frames := make([]int32, len(o.frames)) // in t, -1 until it is needed
 	for i := range frames {
 		frames[i] = -1
@@ -270,7 +274,10 @@ func (f *Graph) Services() []Process {
 			all = append(all, p)
 		}
 	}
-	slices.SortStableFunc(all, func(a, b Process) int { return cmp.Or(cmp.Compare(b.Value, a.Value), cmp.Compare(a.PID, b.PID)) })
+	slices.SortStableFunc(all, func(a, b Process) int {
+		return cmp.Or(cmp.Compare(b.Value, a.Value),
+			cmp.Compare(a.PID, b.PID))
+	})
 	return all
 }
 
@@ -355,7 +362,10 @@ func (f *Graph) addOwned(o *Graph, service string, pid int64) {
 			f.lanes = append(f.lanes, l)
 		}
 	}
-	f.slow = f.slow.merged(o.slow.of(func(o flameOwner) bool { return (service == "" || o.service == service) && (pid == 0 || o.pid == pid) }))
+	f.slow = f.slow.merged(o.slow.of(func(o flameOwner) bool {
+		return (service == "" || o.service == service) &&
+			(pid == 0 || o.pid == pid)
+	}))
 }
 
 // Of returns what a Graph has of one service, and of one process of it if pid is not 0. An empty
@@ -395,7 +405,9 @@ func (f *Graph) takeRenamed(o *Graph, column int, keep func(process int32) bool)
 	})
 }
 
-func (f *Graph) takeAs(o *Graph, column int, keep func(process int32) bool, rename func(Process, flameFrame) (Process, flameFrame)) {
+func (f *Graph) takeAs(
+	o *Graph, column int, keep func(process int32) bool, rename func(Process, flameFrame) (Process, flameFrame),
+) {
 	frame := f.taking(&o.frameTable, rename)
 	place := make([]int32, len(o.nodes)) // -1 for those left out
 	for at := 1; at < len(o.nodes); at++ {

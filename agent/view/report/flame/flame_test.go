@@ -34,7 +34,8 @@ func (p *flameProfile) at(name string) *pprof.Location {
 	if p.locations[name] == nil {
 		file, method, _ := strings.Cut(name, ":")
 		if p.mappings[file] == nil {
-			p.mappings[file] = &pprof.Mapping{ID: uint64(len(p.Mapping) + 1), File: map[string]string{"j": "[jit:HotSpot]", "i": "[interpreter:HotSpot]", "k": "[kernel]"}[file]}
+			p.mappings[file] = &pprof.Mapping{ID: uint64(len(p.Mapping) + 1),
+				File: map[string]string{"j": "[jit:HotSpot]", "i": "[interpreter:HotSpot]", "k": "[kernel]"}[file]}
 			if p.mappings[file].File == "" {
 				p.mappings[file].File = file
 			}
@@ -42,7 +43,8 @@ func (p *flameProfile) at(name string) *pprof.Location {
 		}
 		f := &pprof.Function{ID: uint64(len(p.Function) + 1), Name: method, SystemName: method, Filename: "A.java"}
 		p.Function = append(p.Function, f)
-		p.locations[name] = &pprof.Location{ID: uint64(len(p.Location) + 1), Mapping: p.mappings[file], Line: []pprof.Line{{Function: f, Line: 7}}}
+		p.locations[name] = &pprof.Location{ID: uint64(len(p.Location) + 1), Mapping: p.mappings[file],
+			Line: []pprof.Line{{Function: f, Line: 7}}}
 		p.Location = append(p.Location, p.locations[name])
 	}
 	return p.locations[name]
@@ -50,8 +52,10 @@ func (p *flameProfile) at(name string) *pprof.Location {
 
 // add adds a sample of a stack, outermost first.
 func (p *flameProfile) add(pid int64, comm, thread string, stack []string, values ...int64) *pprof.Sample {
-	s := &pprof.Sample{Value: values, Label: map[string][]string{}, NumLabel: map[string][]int64{stored.LabelPID: {pid}}}
-	s.Label[stored.LabelComm], s.Label[stored.LabelThread], s.Label[stored.LabelRuntime] = []string{comm}, []string{thread}, []string{"hotspot"}
+	s := &pprof.Sample{Value: values, Label: map[string][]string{},
+		NumLabel: map[string][]int64{stored.LabelPID: {pid}}}
+	s.Label[stored.LabelComm], s.Label[stored.LabelThread], s.Label[stored.LabelRuntime] = []string{comm},
+		[]string{thread}, []string{"hotspot"}
 	for i := len(stack) - 1; i >= 0; i-- {
 		s.Location = append(s.Location, p.at(stack[i]))
 	}
@@ -108,7 +112,8 @@ func TestFlames(t *testing.T) {
 		t.Fatalf("%v", flames)
 	}
 	f := flames[0]
-	want := map[string]float64{"shop (pid 1);http-*;run;hot": 40, "shop (pid 1);http-*;run;maybe": 10, "shop (pid 1);GC Thread#*;mark": 20, "db (pid 2);db;read": 40}
+	want := map[string]float64{"shop (pid 1);http-*;run;hot": 40, "shop (pid 1);http-*;run;maybe": 10,
+		"shop (pid 1);GC Thread#*;mark": 20, "db (pid 2);db;read": 40}
 	if got := paths(t, f); fmt.Sprint(got) != fmt.Sprint(want) {
 		t.Errorf("got %v, want %v", got, want)
 	}
@@ -126,8 +131,10 @@ func TestFlames(t *testing.T) {
 	for i, frame := range d.Nodes.Frame {
 		name, kind := d.Names[d.Frames.Name[frame]], d.Kinds[d.Frames.Kind[frame]]
 		switch {
-		case name == "run" && (kind != "managed" || fmt.Sprint(d.Nodes.Tiers[i]) != "[20 0 0 80 0]" || d.Nodes.Approx[i] != 20 || d.Nodes.Line[i] != 7):
-			t.Errorf("run is %s, tiers %v, approximate %d %%, line %d", kind, d.Nodes.Tiers[i], d.Nodes.Approx[i], d.Nodes.Line[i])
+		case name == "run" && (kind != "managed" || fmt.Sprint(d.Nodes.Tiers[i]) != "[20 0 0 80 0]" ||
+			d.Nodes.Approx[i] != 20 || d.Nodes.Line[i] != 7):
+			t.Errorf("run is %s, tiers %v, approximate %d %%, line %d", kind, d.Nodes.Tiers[i], d.Nodes.Approx[i],
+				d.Nodes.Line[i])
 		case name == "mark" && kind != "vm", name == "read" && kind != "kernel":
 			t.Errorf("%s is %s", name, kind)
 		}
@@ -155,7 +162,8 @@ func TestFlamesOfCalls(t *testing.T) {
 	if err := json.Unmarshal(data, &d); err != nil {
 		t.Fatal(err)
 	}
-	if d.Calls == nil || d.Names[d.Calls.Caller[0]] != "run" || d.Names[d.Calls.Callee[0]] != "hot" || d.Calls.PerSecond[0] != 50 {
+	if d.Calls == nil || d.Names[d.Calls.Caller[0]] != "run" || d.Names[d.Calls.Callee[0]] != "hot" ||
+		d.Calls.PerSecond[0] != 50 {
 		t.Errorf("calls %+v", d.Calls)
 	}
 }
@@ -164,7 +172,8 @@ func TestFlamesOfCalls(t *testing.T) {
 func TestFlameCut(t *testing.T) {
 	p := newFlameProfile(timeColumns...)
 	for i := range 3000 {
-		p.add(1, "shop", "main", []string{"j:run", fmt.Sprintf("j:a%d", i%70), fmt.Sprintf("j:b%d", i)}, 1, int64(10+i%7))
+		p.add(1, "shop", "main", []string{"j:run", fmt.Sprintf("j:a%d", i%70), fmt.Sprintf("j:b%d", i)}, 1,
+			int64(10+i%7))
 	}
 	p.add(1, "shop", "main", []string{"j:run", "j:hot"}, 100, 1000)
 	const callers, each = 300, 5
@@ -232,7 +241,8 @@ func TestFlameAgainst(t *testing.T) {
 	for i, frame := range d.Nodes.Frame {
 		got[d.Names[d.Frames.Name[frame]]] = [2]float64{d.Base.Self[i], d.Nodes.Self[i]}
 	}
-	want := map[string][2]float64{"shop (pid 1)": {}, "shop": {}, "main": {}, "run": {30, 30}, "old": {10, 0}, "new": {0, 20}}
+	want := map[string][2]float64{"shop (pid 1)": {}, "shop": {}, "main": {}, "run": {30, 30}, "old": {10, 0},
+		"new": {0, 20}}
 	delete(want, "shop (pid 1)")
 	if fmt.Sprint(got) != fmt.Sprint(want) {
 		t.Errorf("got %v, want %v", got, want)

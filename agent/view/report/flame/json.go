@@ -81,12 +81,14 @@ type flameTimeline struct {
 
 // MarshalJSON writes the form that the pages read. Call Cut first to bound it.
 func (f *Graph) MarshalJSON() ([]byte, error) {
-	d := flameDocument{Format: flameFormat, Kind: f.Kind, Title: f.Title, Unit: f.Unit, Seconds: f.Duration.Seconds(), Effect: f.effect, Notes: f.Notes, Verdicts: f.Verdicts,
+	d := flameDocument{Format: flameFormat, Kind: f.Kind, Title: f.Title, Unit: f.Unit, Seconds: f.Duration.Seconds(),
+		Effect: f.effect, Notes: f.Notes, Verdicts: f.Verdicts,
 		Kinds: frameKindNames[:], Tiers: tierNames[:], Names: []string{""},
 		// Lists are there also if they are empty: readers need not distinguish that from a missing
 		// one.
 		Frames: flameFrames{Name: []int{}, File: []int{}, Kind: []int{}},
-		Nodes:  flameNodes{Parent: []int32{}, Frame: []int32{}, Self: []float64{}, Count: []float64{}, Approx: []int{}, Line: []int32{}, Tiers: []any{}},
+		Nodes: flameNodes{Parent: []int32{}, Frame: []int32{}, Self: []float64{}, Count: []float64{}, Approx: []int{},
+			Line: []int32{}, Tiers: []any{}},
 	}
 	d.Start = millis(f.Start)
 	places := map[string]int{"": 0}
@@ -116,14 +118,16 @@ func (f *Graph) MarshalJSON() ([]byte, error) {
 	}
 	n := &d.Nodes
 	if f.base != nil {
-		d.Base = &flameBaseNodes{Start: millis(f.base.start), Seconds: f.base.duration.Seconds(), Self: []float64{}, Count: []float64{}}
+		d.Base = &flameBaseNodes{Start: millis(f.base.start), Seconds: f.base.duration.Seconds(), Self: []float64{},
+			Count: []float64{}}
 	}
 	for at, node := range f.nodes {
 		if at == 0 {
 			continue
 		}
 		n.Parent, n.Frame = append(n.Parent, node.parent-1), append(n.Frame, frame(node.frame))
-		n.Self, n.Count, n.Line = append(n.Self, node.value[0]), append(n.Count, node.count[0]), append(n.Line, node.line)
+		n.Self, n.Count, n.Line = append(n.Self, node.value[0]), append(n.Count, node.count[0]),
+			append(n.Line, node.line)
 		n.Approx = append(n.Approx, wholePercent(approx[at]+node.inner, totals[at]))
 		n.Tiers = append(n.Tiers, tierPercents(node.tiers))
 		if d.Base != nil {
@@ -185,10 +189,14 @@ func (f *Graph) shownCalls(place func(string) int) *flameCalls {
 		of.process = 0
 		sums[of] += n
 	}
-	places := slices.SortedFunc(maps.Keys(sums), func(a, b flameCall) int { return cmp.Or(cmp.Compare(sums[b], sums[a]), a.compare(b)) })
+	places := slices.SortedFunc(maps.Keys(sums), func(a, b flameCall) int {
+		return cmp.Or(cmp.Compare(sums[b], sums[a]),
+			a.compare(b))
+	})
 	c := new(flameCalls)
 	for _, p := range places[:min(len(places), maxShownCalls)] {
-		c.Caller, c.Callee = append(c.Caller, place(f.frames[p.caller].name)), append(c.Callee, place(f.frames[p.callee].name))
+		c.Caller, c.Callee = append(c.Caller, place(f.frames[p.caller].name)),
+			append(c.Callee, place(f.frames[p.callee].name))
 		c.Line, c.Offset = append(c.Line, p.site.Line), append(c.Offset, p.site.Offset)
 		c.PerSecond = append(c.PerSecond, math.Round(1000*sums[p]/seconds)/1000)
 	}
@@ -205,7 +213,8 @@ func (f *Graph) timeline() *flameTimeline {
 		t.Classes = append(t.Classes, ClassName(class))
 	}
 	for _, bar := range f.bars {
-		t.Start, t.Seconds = append(t.Start, bar.start.UnixMilli()), append(t.Seconds, bar.duration.Round(time.Millisecond).Seconds())
+		t.Start, t.Seconds = append(t.Start, bar.start.UnixMilli()),
+			append(t.Seconds, bar.duration.Round(time.Millisecond).Seconds())
 		var all [classes]float64
 		for _, sums := range bar.of {
 			for i, v := range sums {

@@ -83,12 +83,14 @@ func (f *Graph) shownLanes() (list []flameLanes) {
 		last = l.Start
 		room -= laneOverhead
 		out := flameLanes{PID: l.PID, Process: laneProcess(laneService(&l), l.PID),
-			Start: float64(l.Start.UnixMicro()) / 1000, Step: float64(l.Step) / float64(time.Millisecond), Steps: l.Steps, Causes: l.Causes, LeftOut: l.LeftOut, NoRoom: l.NoRoom,
+			Start: float64(l.Start.UnixMicro()) / 1000, Step: float64(l.Step) / float64(time.Millisecond),
+			Steps: l.Steps, Causes: l.Causes, LeftOut: l.LeftOut, NoRoom: l.NoRoom,
 			TID: []int64{}, Thread: []string{}, Group: []string{}, From: []int{}, Runs: []string{}}
 		for _, t := range l.Threads {
 			room -= len(t.Runs) + laneOverhead
 			thread := cmp.Or(t.Thread, stored.Unnamed)
-			out.TID, out.Thread, out.Group = append(out.TID, t.TID), append(out.Thread, thread), append(out.Group, stored.ThreadGroup(thread))
+			out.TID, out.Thread, out.Group = append(out.TID, t.TID), append(out.Thread, thread),
+				append(out.Group, stored.ThreadGroup(thread))
 			out.From, out.Runs = append(out.From, t.From), append(out.Runs, t.Runs)
 		}
 		list = append(list, out)

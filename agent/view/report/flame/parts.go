@@ -64,7 +64,8 @@ func (f *Graph) parts() *flameParts {
 	each, same := 0.0, true
 	for _, p := range parts {
 		last := p.bars[len(p.bars)-1]
-		out.Start, out.End = append(out.Start, p.bars[0].start.UnixMilli()), append(out.End, last.start.Add(last.duration).UnixMilli())
+		out.Start, out.End = append(out.Start, p.bars[0].start.UnixMilli()),
+			append(out.End, last.start.Add(last.duration).UnixMilli())
 		seconds := 0.0
 		for _, bar := range p.bars {
 			seconds += bar.duration.Seconds()

@@ -15,7 +15,8 @@ func windowed(t *testing.T, windows, contexts int) *flameProfile {
 	p := newFlameProfile(timeColumns...)
 	m := &stored.Metadata{}
 	for w := range windows {
-		m.Windows = append(m.Windows, stored.Window{Number: int64(w + 1), Start: time.Unix(int64(1e9)+int64(w), 0), Duration: time.Second})
+		m.Windows = append(m.Windows, stored.Window{Number: int64(w + 1), Start: time.Unix(int64(1e9)+int64(w), 0),
+			Duration: time.Second})
 		for c := range contexts {
 			n := int64(1 + (w+c)%3)
 			s := p.add(1, "shop", "main", []string{"j:run", fmt.Sprint("j:m", c)}, n, 10*n)
@@ -31,7 +32,8 @@ func windowed(t *testing.T, windows, contexts int) *flameProfile {
 // The values by time add up to those of the whole, also in a cut tree and where windows are added
 // up to have room, and there are not too many.
 func TestFlameParts(t *testing.T) {
-	for _, test := range []struct{ windows, contexts, cut, parts int }{{6, 10, 0, 6}, {6, 500, 50, 6}, {200, 250, 0, 100}, {3, 10, 0, 0}, {4, 10_000, 0, 0}} {
+	for _, test := range []struct{ windows, contexts, cut, parts int }{{6, 10, 0, 6}, {6, 500, 50, 6},
+		{200, 250, 0, 100}, {3, 10, 0, 0}, {4, 10_000, 0, 0}} {
 		f := flamesOf(t, &windowed(t, test.windows, test.contexts).Profile)[0]
 		if test.cut > 0 {
 			f = f.Cut(test.cut)
@@ -43,8 +45,10 @@ func TestFlameParts(t *testing.T) {
 			}
 			continue
 		}
-		if len(p.Start) != test.parts || p.Each != 10 || p.Self != nil || p.Start[0] != 1e12 || p.End[len(p.End)-1] != 1e12+1000*int64(test.windows) {
-			t.Errorf("%+v: %d parts from %d to %d, each %v", test, len(p.Start), p.Start[0], p.End[len(p.End)-1], p.Each)
+		if len(p.Start) != test.parts || p.Each != 10 || p.Self != nil || p.Start[0] != 1e12 ||
+			p.End[len(p.End)-1] != 1e12+1000*int64(test.windows) {
+			t.Errorf("%+v: %d parts from %d to %d, each %v", test, len(p.Start), p.Start[0], p.End[len(p.End)-1],
+				p.Each)
 		}
 		sums, cells := make([]float64, len(f.nodes)), 0
 		for i, nodes := range p.Node {

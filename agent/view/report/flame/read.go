@@ -19,8 +19,10 @@ import (
 
 // flameLeaves are the labels of events that make the innermost frame.
 var flameLeaves = map[profile.EventKind][]string{
-	profile.Allocations: {stored.LabelClass}, profile.Locks: {stored.LabelKind, stored.LabelClass}, profile.Values: {stored.LabelProbe, stored.LabelValue},
-	profile.Pauses: {stored.LabelKind}, profile.Faults: {stored.LabelClass}, profile.OffCPU: {stored.LabelCause}, profile.Wall: {stored.LabelCause},
+	profile.Allocations: {stored.LabelClass}, profile.Locks: {stored.LabelKind, stored.LabelClass},
+	profile.Values: {stored.LabelProbe, stored.LabelValue},
+	profile.Pauses: {stored.LabelKind}, profile.Faults: {stored.LabelClass}, profile.OffCPU: {stored.LabelCause},
+	profile.Wall:     {stored.LabelCause},
 	profile.Barriers: {stored.LabelClass},
 }
 
@@ -185,7 +187,8 @@ func (r *flameReader) windows(p *pprof.Profile) map[int64]int {
 	about := stacks.Windows(p)
 	for _, n := range slices.Sorted(maps.Keys(about)) {
 		at[n] = len(r.bars)
-		r.bars = append(r.bars, flameBar{start: about[n].Start, duration: about[n].Duration, of: make(map[int32]*[classes]float64)})
+		r.bars = append(r.bars, flameBar{start: about[n].Start, duration: about[n].Duration,
+			of: make(map[int32]*[classes]float64)})
 	}
 	if len(at) == 0 && r.Duration > 0 && !r.Start.IsZero() {
 		at[0] = 0
@@ -207,7 +210,8 @@ func leafOf(sample *pprof.Sample, keys []string) string {
 
 func (r *flameReader) add(s *stacks.Samples, sample *pprof.Sample, value, count float64, bars map[int64]int) {
 	process := r.process(sample)
-	at := r.child(r.child(0, process), r.frame(flameFrame{name: cmp.Or(stored.ThreadGroup(stacks.Label(sample, stored.LabelThread)), stored.Unnamed), kind: kindThread}))
+	at := r.child(r.child(0, process), r.frame(flameFrame{name: cmp.Or(stored.ThreadGroup(stacks.Label(sample,
+		stored.LabelThread)), stored.Unnamed), kind: kindThread}))
 	var path []shownFrame // innermost first
 	for _, loc := range sample.Location {
 		path = append(path, r.at(s, loc)...)
@@ -222,7 +226,8 @@ func (r *flameReader) add(s *stacks.Samples, sample *pprof.Sample, value, count 
 		}
 	}
 	if len(r.leaf) > 0 {
-		path = slices.Insert(path, min(own, len(path)), shownFrame{frame: r.frame(flameFrame{name: cmp.Or(leafOf(sample, r.leaf), stored.Unnamed), kind: kindClass}), tier: -1})
+		path = slices.Insert(path, min(own, len(path)), shownFrame{frame: r.frame(flameFrame{name: cmp.Or(leafOf(sample,
+			r.leaf), stored.Unnamed), kind: kindClass}), tier: -1})
 	}
 	kind := r.frames[path[min(own, len(path)-1)].frame].kind
 	if more := len(path) - maxFlameDepth; more > 0 {
@@ -380,7 +385,8 @@ func (r *flameReader) addCalls(p *pprof.Profile) error {
 	s.Keep = func(sample *pprof.Sample) bool { return stacks.Label(sample, stored.LabelEngine) == engine }
 	for sample, value := range s.All() {
 		edge := s.Edge(sample)
-		of := flameCall{r.process(sample), r.frame(flameFrame{name: edge.Caller.Name, kind: kindManaged}), r.frame(flameFrame{name: edge.Callee.Name, kind: kindManaged}), edge.Site}
+		of := flameCall{r.process(sample), r.frame(flameFrame{name: edge.Caller.Name, kind: kindManaged}),
+			r.frame(flameFrame{name: edge.Callee.Name, kind: kindManaged}), edge.Site}
 		r.calls[of] += float64(value)
 	}
 	r.cutCalls(maxFlameCalls)

@@ -103,7 +103,8 @@ func (s *Series) window(f *Graph) seriesWindow {
 		}
 	}
 	for c, n := range f.calls {
-		w.calls = append(w.calls, callCell{s.call(flameCall{frame(c.process), frame(c.caller), frame(c.callee), c.site}), n})
+		w.calls = append(w.calls, callCell{s.call(flameCall{frame(c.process), frame(c.caller), frame(c.callee),
+			c.site}), n})
 	}
 	w.self, w.code, w.calls = slices.Clone(w.self), slices.Clone(w.code), slices.Clone(w.calls) // without spare room
 	return w
@@ -177,7 +178,8 @@ func (s *Series) Each(yield func(f *Graph)) {
 
 func (s *Series) sum(list []seriesWindow, service string, pid int64) *Graph {
 	first, keep := list[0].about, s.keeper(service, pid)
-	sum := seriesSum{Series: s, keep: keep, out: &Graph{Kind: first.Kind, Title: first.Title, Unit: first.Unit, effect: 1}, at: make([]int32, len(s.nodes))}
+	sum := seriesSum{Series: s, keep: keep, out: &Graph{Kind: first.Kind, Title: first.Title, Unit: first.Unit,
+		effect: 1}, at: make([]int32, len(s.nodes))}
 	out := sum.out
 	out.frames, out.processes = s.frames[:len(s.frames):len(s.frames)], maps.Clone(s.processes) // frames never change
 	out.nodes, sum.at[0] = []flameNode{{parent: -1, frame: -1}}, 1
@@ -230,7 +232,9 @@ type seriesSum struct {
 	*Series
 	keep func(process int32) bool
 	out  *Graph
-	at   []int32 // the place of each node of the Series in out, plus one; 0 if it has none yet, -1 if its process is left out
+	// the place of each node of the Series in out, plus one; 0 if it has none yet, -1 if its
+	// process is left out
+	at []int32
 }
 
 // node finds or makes the node of out for one of the Series; -1 if its process is left out.

@@ -25,7 +25,8 @@ func windowOf(t *testing.T, n int64, contexts int) *Graph {
 	p.add(1, "shop", "http-1", []string{"j:run", kind + ":hot"}, 3, 30+n, 0)
 	p.add(2, "db", "db", []string{"k:read"}, 4, 40, 0)
 	p.add(100+n, "short", "main", []string{fmt.Sprintf("/bin/x:f%d", n)}, 1, 10, 0)
-	p.add(1, "shop", "http-2", []string{"j:run", "j:maybe"}, 1, 10, 0).Label[stored.LabelContext] = []string{profile.Ambiguous.String()}
+	p.add(1, "shop", "http-2", []string{"j:run", "j:maybe"}, 1, 10,
+		0).Label[stored.LabelContext] = []string{profile.Ambiguous.String()}
 	p.add(1, "shop", "", []string{"j:run", "j:hot"}, 0, 0, 500).Label[stored.LabelEngine] = []string{"page"}
 	for i := range contexts {
 		p.add(1, "shop", "http-1", []string{"j:run", fmt.Sprintf("j:m%d", i)}, 1, 10, 0)
@@ -47,7 +48,8 @@ func TestSeries(t *testing.T) {
 		s.Add(f.Cut(1000))
 	}
 	all := s.Sum(always, "", 0)
-	if !s.Start().Equal(starts[2]) || !all.Start.Equal(starts[2]) || all.Duration != 30*time.Second || len(all.bars) != 3 || !slices.Contains(all.Notes, "note 0") || !slices.Contains(all.Notes, "note 1") {
+	if !s.Start().Equal(starts[2]) || !all.Start.Equal(starts[2]) || all.Duration != 30*time.Second ||
+		len(all.bars) != 3 || !slices.Contains(all.Notes, "note 0") || !slices.Contains(all.Notes, "note 1") {
 		t.Errorf("%v from %v, %v, notes %v", all, all.Start, all.Duration, all.Notes)
 	}
 	want := map[string]float64{
@@ -60,7 +62,8 @@ func TestSeries(t *testing.T) {
 	for at, n := range all.nodes {
 		if at > 0 {
 			name := all.frames[n.frame].name
-			if name == "hot" && (n.tiers[tierInterpreted] != 32+34 || n.tiers[tierCompiled] != 33 || n.line != 7 || n.count[0] != 9) || name == "maybe" && n.approx != 30 {
+			if name == "hot" && (n.tiers[tierInterpreted] != 32+34 || n.tiers[tierCompiled] != 33 || n.line != 7 ||
+				n.count[0] != 9) || name == "maybe" && n.approx != 30 {
 				t.Errorf("%s: %+v", name, n)
 			}
 		}
@@ -73,7 +76,8 @@ func TestSeries(t *testing.T) {
 		t.Errorf("%v calls, services %v", calls, all.Services())
 	}
 	second := s.Sum(func(start time.Time) bool { return start.Equal(starts[3]) }, "", 0)
-	if got := paths(t, second); len(got) != 4 || got["short (pid 103);main;f3"] != 10 || second.Duration != 10*time.Second {
+	if got := paths(t, second); len(got) != 4 || got["short (pid 103);main;f3"] != 10 ||
+		second.Duration != 10*time.Second {
 		t.Errorf("of one window: %v", got)
 	}
 	if got := paths(t, s.Sum(always, "db", 0)); len(got) != 1 || got["db (pid 2);db;read"] != 120 {
@@ -82,7 +86,8 @@ func TestSeries(t *testing.T) {
 	if one := s.Sum(always, "short", 104); one.Total() != 10 || len(one.bars) != 3 || len(one.calls) != 0 {
 		t.Errorf("of a process: %v", one)
 	}
-	if none := s.Sum(always, "nobody", 0); none.Total() != 0 || len(none.nodes) != 1 || none.Duration != 30*time.Second {
+	if none := s.Sum(always, "nobody", 0); none.Total() != 0 || len(none.nodes) != 1 ||
+		none.Duration != 30*time.Second {
 		t.Errorf("of nobody: %v", none)
 	}
 	if s.Sum(func(time.Time) bool { return false }, "", 0) != nil {

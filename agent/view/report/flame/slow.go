@@ -86,14 +86,16 @@ func (f *Graph) readSlow(p *pprof.Profile) error {
 
 // ownerOf is the process of a sample.
 func ownerOf(sample *pprof.Sample) flameOwner {
-	return flameOwner{stacks.Number(sample, stored.LabelPID), cmp.Or(stacks.Label(sample, stored.LabelService), stacks.Label(sample, stored.LabelComm), stored.Unnamed)}
+	return flameOwner{stacks.Number(sample, stored.LabelPID), cmp.Or(stacks.Label(sample, stored.LabelService),
+		stacks.Label(sample, stored.LabelComm), stored.Unnamed)}
 }
 
 // newFlameSlowCall is a slow call as the pages show it.
 func newFlameSlowCall(s *stacks.Samples, c *stacks.SlowCall, method string) flameSlowCall {
 	first := c.Samples[0]
 	thread := cmp.Or(c.Thread, stored.Unnamed)
-	out := flameSlowCall{owner: ownerOf(first), Process: laneProcess(ownerOf(first).service, ownerOf(first).pid), TID: stacks.Number(first, stored.LabelTID), Thread: thread, Group: stored.ThreadGroup(thread),
+	out := flameSlowCall{owner: ownerOf(first), Process: laneProcess(ownerOf(first).service, ownerOf(first).pid),
+		TID: stacks.Number(first, stored.LabelTID), Thread: thread, Group: stored.ThreadGroup(thread),
 		Took: c.Took, End: c.End, Causes: []flameCause{}, Stacks: []flameStack{}}
 	if at, err := time.Parse(time.RFC3339Nano, c.Start); err == nil && at.Year() >= 1970 && at.Year() <= 9999 {
 		out.Start = float64(at.UnixMicro()) / 1000
@@ -106,7 +108,8 @@ func newFlameSlowCall(s *stacks.Samples, c *stacks.SlowCall, method string) flam
 	for _, sample := range samples[:min(len(samples), maxSlowStacks)] {
 		names := s.NamesFrom(sample, method, false)
 		out.Stacks = append(out.Stacks, flameStack{
-			flameCause{cmp.Or(stacks.Label(sample, stored.LabelCause), stored.Unnamed), float64(s.Value(sample))}, names[max(0, len(names)-maxSlowFrames):],
+			flameCause{cmp.Or(stacks.Label(sample, stored.LabelCause), stored.Unnamed), float64(s.Value(sample))},
+			names[max(0, len(names)-maxSlowFrames):],
 		})
 	}
 	return out
@@ -132,7 +135,8 @@ func (f *flameSlow) merged(o *flameSlow) *flameSlow {
 	if f == nil || o == nil {
 		return cmp.Or(f, o)
 	}
-	out := &flameSlow{method: cmp.Or(f.method, o.method), counts: maps.Clone(f.counts), calls: slices.Concat(f.calls, o.calls)}
+	out := &flameSlow{method: cmp.Or(f.method, o.method), counts: maps.Clone(f.counts),
+		calls: slices.Concat(f.calls, o.calls)}
 	for owner, n := range o.counts {
 		out.counts[owner] += n
 	}

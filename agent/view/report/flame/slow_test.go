@@ -19,12 +19,17 @@ func slowFlame(t *testing.T, lengths ...int) *flame.Graph {
 	p := sinktest.CountedWall(300)
 	for i, ms := range lengths {
 		length := time.Duration(ms) * time.Millisecond
-		p.Processes[1].Slow = append(p.Processes[1].Slow, profile.SlowCall{TID: 8, Thread: "http-1", Start: p.Start.Add(time.Duration(i) * time.Second), Length: length, Parts: []profile.SlowPart{
-			{Stack: []symbol.Symbol{symbol.Intern(sinktest.Get), symbol.Intern(sinktest.Checkout), symbol.Intern(sinktest.Run)}, State: "running", Cause: "running", Time: float64(length) / 4},
-			{Stack: []symbol.Symbol{symbol.Intern(sinktest.Futex), symbol.Intern(sinktest.Total), symbol.Intern(sinktest.Checkout)}, State: "blocked", Cause: "socket", Time: float64(length) * 3 / 4},
-		}})
+		p.Processes[1].Slow = append(p.Processes[1].Slow, profile.SlowCall{TID: 8, Thread: "http-1",
+			Start: p.Start.Add(time.Duration(i) * time.Second), Length: length, Parts: []profile.SlowPart{
+				{Stack: []symbol.Symbol{symbol.Intern(sinktest.Get), symbol.Intern(sinktest.Checkout),
+					symbol.Intern(sinktest.Run)}, State: "running", Cause: "running", Time: float64(length) / 4},
+				{Stack: []symbol.Symbol{symbol.Intern(sinktest.Futex), symbol.Intern(sinktest.Total),
+					symbol.Intern(sinktest.Checkout)}, State: "blocked", Cause: "socket",
+					Time: float64(length) * 3 / 4},
+			}})
 	}
-	flames, err := flame.Read(sinktest.Reparse(t, sinktest.MustPprofOf(t, p, sink.OfEvents(profile.Wall)|sink.CallCounts|sink.Slow)))
+	flames, err := flame.Read(sinktest.Reparse(t, sinktest.MustPprofOf(t, p,
+		sink.OfEvents(profile.Wall)|sink.CallCounts|sink.Slow)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -86,13 +91,16 @@ func TestFlameSlow(t *testing.T) {
 		t.Errorf("lengths %v", lengths)
 	}
 	c := d.List[0]
-	if c.TID != 8 || c.Thread != "http-1" || c.Group != "http-*" || c.End != "returned" || c.Start == 0 || c.Process == "" {
+	if c.TID != 8 || c.Thread != "http-1" || c.Group != "http-*" || c.End != "returned" || c.Start == 0 ||
+		c.Process == "" {
 		t.Errorf("%+v", c)
 	}
-	if len(c.Causes) != 2 || c.Causes[0].Cause != "socket" || c.Causes[0].Time != 675e6 || c.Causes[1].Cause != "running" {
+	if len(c.Causes) != 2 || c.Causes[0].Cause != "socket" || c.Causes[0].Time != 675e6 ||
+		c.Causes[1].Cause != "running" {
 		t.Errorf("causes %+v", c.Causes)
 	}
-	if len(c.Stacks) != 2 || c.Stacks[0].Cause != "socket" || !slices.Equal(c.Stacks[0].Frames[:2], []string{sinktest.Checkout.Function, sinktest.Total.Function}) {
+	if len(c.Stacks) != 2 || c.Stacks[0].Cause != "socket" || !slices.Equal(c.Stacks[0].Frames[:2],
+		[]string{sinktest.Checkout.Function, sinktest.Total.Function}) {
 		t.Errorf("stacks %+v", c.Stacks)
 	}
 	services := sum.Services()
@@ -111,7 +119,8 @@ func TestFlameSlow(t *testing.T) {
 	if with != 1 {
 		t.Errorf("%d of %d processes have slow calls", with, len(services))
 	}
-	sum = slowSum(slowFlame(t, 900, 899, 898, 897, 896, 895, 894, 893, 892, 891, 890, 889), slowFlame(t, 999, 99, 98, 97, 96, 95, 94, 93, 92, 91))
+	sum = slowSum(slowFlame(t, 900, 899, 898, 897, 896, 895, 894, 893, 892, 891, 890, 889),
+		slowFlame(t, 999, 99, 98, 97, 96, 95, 94, 93, 92, 91))
 	if d := slowOf(t, sum).Slow; len(d.List) != profile.MaxSlowCalls || d.List[0].Took != 999e6 {
 		t.Errorf("%d calls, the slowest of %v ns", len(d.List), d.List[0].Took)
 	}

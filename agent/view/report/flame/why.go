@@ -31,8 +31,10 @@ type Finding struct {
 	Unit    string  `json:"unit"` // of the numbers: that of the kind per second, or share
 	Before  float64 `json:"before"`
 	Now     float64 `json:"now"`
-	Within  float64 `json:"within"` // half of the interval of the difference: of 99 % if there were one comparison, wider as there are more
-	Text    string  `json:"text"`   // the sentence, without the names
+	// half of the interval of the difference: of 99 % if there were one comparison, wider as there
+	// are more
+	Within float64 `json:"within"`
+	Text   string  `json:"text"` // the sentence, without the names
 }
 
 // LeastWindows is how many windows each time needs: see TestFewWindows of package audit.
@@ -132,7 +134,8 @@ func (e *Explainer) Explain(ctx context.Context) (*Why, error) {
 		w.Findings = append(w.Findings, f)
 	}
 	if len(w.Findings) == 0 {
-		w.Notes = append(w.Notes, fmt.Sprintf("No method's share of %s differs by %g points or more, beyond chance", lowerFirst(first.title), 100*whyPoints))
+		w.Notes = append(w.Notes, fmt.Sprintf("No method's share of %s differs by %g points or more, beyond chance",
+			lowerFirst(first.title), 100*whyPoints))
 	}
 	return w, nil
 }
@@ -143,7 +146,8 @@ func (t *whyTree) tooFew() string {
 	if min(before, now) >= LeastWindows {
 		return ""
 	}
-	return fmt.Sprintf("Undecided: the baseline has %s, the selection %d; a comparison needs %d of each", stored.Plural(before, "window"), now, LeastWindows)
+	return fmt.Sprintf("Undecided: the baseline has %s, the selection %d; a comparison needs %d of each",
+		stored.Plural(before, "window"), now, LeastWindows)
 }
 
 // Verdicts compares the methods of the first kind per second, whether they explain much or not, and
@@ -222,7 +226,8 @@ type whyCell struct {
 }
 
 func newWhyTree(kind string) *whyTree {
-	return &whyTree{kind: kind, title: kind, places: make(map[string]int32), nodes: []whyKey{{-1, -1}}, children: make(map[whyKey]int32), removed: make(map[whyKey]bool)}
+	return &whyTree{kind: kind, title: kind, places: make(map[string]int32), nodes: []whyKey{{-1, -1}},
+		children: make(map[whyKey]int32), removed: make(map[whyKey]bool)}
 }
 
 // read reads a window.
@@ -238,7 +243,8 @@ func (t *whyTree) read(f *Graph, service string, pid int64) whyWindow {
 		frame := f.frames[n.frame]
 		switch parent := place[n.parent]; {
 		case n.parent == 0:
-			if p, known := f.processes[n.frame]; known && (service != "" && p.Service != service || pid != 0 && p.PID != pid) {
+			if p, known := f.processes[n.frame]; known && (service != "" && p.Service != service || pid != 0 &&
+				p.PID != pid) {
 				parent = -1
 			}
 			place[at] = parent
@@ -356,7 +362,9 @@ func (t *whyTree) choose(gone []bool) []whyKey {
 
 // count makes the sides of a comparison by keys. The units of a window are its seconds; or its
 // whole cost, with or without what was removed: then costs per unit are shares.
-func (t *whyTree) count(keys []whyKey, gone []bool, units func(w *whyWindow, left, all audit.Cost) float64) (sides [2]audit.Side[int32]) {
+func (t *whyTree) count(
+	keys []whyKey, gone []bool, units func(w *whyWindow, left, all audit.Cost) float64,
+) (sides [2]audit.Side[int32]) {
 	index := make(map[whyKey]int32, len(keys))
 	for i, k := range keys {
 		index[k] = int32(i)
@@ -422,7 +430,8 @@ func (t *whyTree) whole(alpha float64) (Finding, bool) {
 		return Finding{}, false
 	}
 	f := t.finding(d)
-	verb := map[audit.Verdict]string{audit.More: "rose", audit.Less: "fell", audit.Same: fmt.Sprintf("is the same within %g %%", 100*whyLeast), audit.Undecided: "undecided"}[d.Verdict]
+	verb := map[audit.Verdict]string{audit.More: "rose", audit.Less: "fell",
+		audit.Same: fmt.Sprintf("is the same within %g %%", 100*whyLeast), audit.Undecided: "undecided"}[d.Verdict]
 	f.Text = fmt.Sprintf("%s %s: %s", t.title, verb, rates(t.kind, t.unit, d))
 	return f, true
 }
@@ -447,7 +456,8 @@ func (t *whyTree) of(f Finding, alpha float64) (Finding, bool) {
 }
 
 func (t *whyTree) finding(d audit.Difference) Finding {
-	return Finding{Kind: t.kind, Verdict: d.Verdict.String(), Unit: t.unit, Before: d.A.PerUnit, Now: d.B.PerUnit, Within: d.Within}
+	return Finding{Kind: t.kind, Verdict: d.Verdict.String(), Unit: t.unit, Before: d.A.PerUnit, Now: d.B.PerUnit,
+		Within: d.Within}
 }
 
 // next finds the method whose share explains most of what is left of the difference, and removes
@@ -484,17 +494,20 @@ func (t *whyTree) next() (Finding, bool) {
 	}
 	best := list[0]
 	for _, c := range list[1:] {
-		if specific(c) > 0.999*specific(best) { // callers follow what they call: the outermost of those that are all new
+		// callers follow what they call: the outermost of those that are all new
+		if specific(c) > 0.999*specific(best) {
 			best = c
 		}
 	}
 	key, d := keys[best.at], all.Keys[best.at]
 	t.removed[key] = true
-	f := Finding{Kind: t.kind, Verdict: d.Verdict.String(), Unit: unitShare, Before: d.A.PerUnit, Now: d.B.PerUnit, Within: d.Within, Method: t.names[key.callee]}
+	f := Finding{Kind: t.kind, Verdict: d.Verdict.String(), Unit: unitShare, Before: d.A.PerUnit, Now: d.B.PerUnit,
+		Within: d.Within, Method: t.names[key.callee]}
 	if key.caller >= 0 {
 		f.Caller = t.names[key.caller]
 	}
-	f.Text = fmt.Sprintf("%s → %s %% ± %s", layout.Plain(100*f.Before), layout.Plain(100*f.Now), layout.Plain(100*f.Within))
+	f.Text = fmt.Sprintf("%s → %s %% ± %s", layout.Plain(100*f.Before), layout.Plain(100*f.Now),
+		layout.Plain(100*f.Within))
 	return f, true
 }
 
@@ -524,5 +537,6 @@ func rates(kind, unit string, d audit.Difference) string {
 	case unit == stored.UnitBytes:
 		steps([]string{" GB/s", " MB/s", " kB/s", " B/s"}, []float64{1e9, 1e6, 1e3, 1})
 	}
-	return fmt.Sprintf("%s → %s%s ± %s", layout.Cell(d.A.PerUnit/scale), layout.Cell(d.B.PerUnit/scale), name, layout.Cell(d.Within/scale))
+	return fmt.Sprintf("%s → %s%s ± %s", layout.Cell(d.A.PerUnit/scale), layout.Cell(d.B.PerUnit/scale), name,
+		layout.Cell(d.Within/scale))
 }

@@ -60,7 +60,8 @@ func (l whyLoad) with(stacks whyLoad) whyLoad {
 }
 
 func quietLoad() whyLoad {
-	l := whyLoad{"run handle search index": 300, "run handle search": 50, "run handle cart total": 400, "run gc mark": 100}
+	l := whyLoad{"run handle search index": 300, "run handle search": 50, "run handle cart total": 400,
+		"run gc mark": 100}
 	for i := range 60 {
 		l[fmt.Sprintf("run handle page m%d", i)] = 1 + float64(i%7)
 	}
@@ -104,10 +105,12 @@ func TestExplain(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 1))
 	before := quietLoad()
 	now := before.with(whyLoad{"run handle search compile parse": 60, "run handle search compile": 60})
-	cpu := whyKind{KindCPU, [2][]*Graph{before.windows(random, 20, KindCPU, stored.UnitTime, tenMillis, 1), now.windows(random, 10, KindCPU, stored.UnitTime, tenMillis, 1)}}
+	cpu := whyKind{KindCPU, [2][]*Graph{before.windows(random, 20, KindCPU, stored.UnitTime, tenMillis, 1),
+		now.windows(random, 10, KindCPU, stored.UnitTime, tenMillis, 1)}}
 	allocations := whyLoad{"run handle search byte[]": 300}
 	alloc := whyKind{"alloc", [2][]*Graph{allocations.windows(random, 20, "alloc", stored.UnitBytes, 1e5, 1),
-		allocations.with(whyLoad{"run handle search compile int[]": 200}).windows(random, 10, "alloc", stored.UnitBytes, 1e5, 1)}}
+		allocations.with(whyLoad{"run handle search compile int[]": 200}).windows(random, 10, "alloc", stored.UnitBytes,
+			1e5, 1)}}
 	w := explain(t, cpu, alloc)
 	if len(w.Findings) != 1 || len(w.Whole) != 2 || w.Windows != [2]int{20, 10} {
 		t.Fatalf("%+v", w)
@@ -117,10 +120,12 @@ func TestExplain(t *testing.T) {
 		total += v
 	}
 	f := w.Findings[0]
-	if f.Method != "compile" || f.Caller != "search" || f.Verdict != "more" || f.Before != 0 || math.Abs(f.Now-120/total) > f.Within || f.Within > 0.05 {
+	if f.Method != "compile" || f.Caller != "search" || f.Verdict != "more" || f.Before != 0 ||
+		math.Abs(f.Now-120/total) > f.Within || f.Within > 0.05 {
 		t.Errorf("%+v, want %.3f", f, 120/total)
 	}
-	if !strings.Contains(f.Text, " % ± ") || !strings.Contains(f.Text, "; allocated bytes 0 → ") || !strings.Contains(f.Text, " MB/s ± ") {
+	if !strings.Contains(f.Text, " % ± ") || !strings.Contains(f.Text, "; allocated bytes 0 → ") ||
+		!strings.Contains(f.Text, " MB/s ± ") {
 		t.Errorf("%q", f.Text)
 	}
 	if w.Whole[1].Verdict != "more" || !strings.Contains(w.Whole[1].Text, "Allocated bytes rose: ") {
@@ -128,11 +133,13 @@ func TestExplain(t *testing.T) {
 	}
 	// The same the other way round.
 	cpu.windows[0], cpu.windows[1] = cpu.windows[1], cpu.windows[0]
-	if w := explain(t, cpu); len(w.Findings) != 1 || w.Findings[0].Method != "compile" || w.Findings[0].Verdict != "less" || w.Findings[0].Now != 0 {
+	if w := explain(t, cpu); len(w.Findings) != 1 || w.Findings[0].Method != "compile" ||
+		w.Findings[0].Verdict != "less" || w.Findings[0].Now != 0 {
 		t.Errorf("in the other direction: %+v", w.Findings)
 	}
 	// Of another service there is nothing.
-	if w, err := explainer("other", cpu).Explain(t.Context()); err != nil || len(w.Whole)+len(w.Findings) != 0 || len(w.Notes) != 1 {
+	if w, err := explainer("other", cpu).Explain(t.Context()); err != nil || len(w.Whole)+len(w.Findings) != 0 ||
+		len(w.Notes) != 1 {
 		t.Errorf("another service: %+v, %v", w, err)
 	}
 }
@@ -142,7 +149,8 @@ func TestExplainRare(t *testing.T) {
 	random := rand.New(rand.NewPCG(6, 1))
 	before := quietLoad()
 	now := before.with(whyLoad{"run handle [rare] parse": 120})
-	w := explain(t, whyKind{KindCPU, [2][]*Graph{before.windows(random, 15, KindCPU, stored.UnitTime, tenMillis, 1), now.windows(random, 15, KindCPU, stored.UnitTime, tenMillis, 1)}})
+	w := explain(t, whyKind{KindCPU, [2][]*Graph{before.windows(random, 15, KindCPU, stored.UnitTime, tenMillis, 1),
+		now.windows(random, 15, KindCPU, stored.UnitTime, tenMillis, 1)}})
 	if len(w.Findings) != 1 || w.Findings[0].Method != "parse" || w.Findings[0].Caller != "" {
 		t.Errorf("%+v", w.Findings)
 	}
@@ -152,7 +160,8 @@ func TestExplainRare(t *testing.T) {
 func TestExplainLoad(t *testing.T) {
 	random := rand.New(rand.NewPCG(2, 1))
 	l := quietLoad()
-	w := explain(t, whyKind{KindCPU, [2][]*Graph{l.windows(random, 20, KindCPU, stored.UnitTime, tenMillis, 1), l.windows(random, 10, KindCPU, stored.UnitTime, tenMillis, 2)}})
+	w := explain(t, whyKind{KindCPU, [2][]*Graph{l.windows(random, 20, KindCPU, stored.UnitTime, tenMillis, 1),
+		l.windows(random, 10, KindCPU, stored.UnitTime, tenMillis, 2)}})
 	if len(w.Findings) != 0 || w.Whole[0].Verdict != "more" || len(w.Notes) != 1 {
 		t.Errorf("%+v", w)
 	}
@@ -165,7 +174,8 @@ func TestExplainNothing(t *testing.T) {
 	l := quietLoad()
 	found, whole := 0, 0
 	for range experiments {
-		w := explain(t, whyKind{KindCPU, [2][]*Graph{l.windows(random, 18, KindCPU, stored.UnitTime, tenMillis, 1), l.windows(random, 12, KindCPU, stored.UnitTime, tenMillis, 1)}})
+		w := explain(t, whyKind{KindCPU, [2][]*Graph{l.windows(random, 18, KindCPU, stored.UnitTime, tenMillis, 1),
+			l.windows(random, 12, KindCPU, stored.UnitTime, tenMillis, 1)}})
 		found += len(w.Findings)
 		if v := w.Whole[0].Verdict; v == "more" || v == "less" {
 			whole++
@@ -174,8 +184,10 @@ func TestExplainNothing(t *testing.T) {
 	if found+whole > 2 {
 		t.Errorf("%d findings and %d verdicts on the whole in %d experiments", found, whole, experiments)
 	}
-	few := explain(t, whyKind{KindCPU, [2][]*Graph{l.windows(random, 30, KindCPU, stored.UnitTime, tenMillis, 1), l.windows(random, 9, KindCPU, stored.UnitTime, tenMillis, 5)}})
-	if len(few.Findings)+len(few.Whole) != 0 || len(few.Notes) != 1 || !strings.Contains(few.Notes[0], "Undecided: the baseline has 30 windows, the selection 9") {
+	few := explain(t, whyKind{KindCPU, [2][]*Graph{l.windows(random, 30, KindCPU, stored.UnitTime, tenMillis, 1),
+		l.windows(random, 9, KindCPU, stored.UnitTime, tenMillis, 5)}})
+	if len(few.Findings)+len(few.Whole) != 0 || len(few.Notes) != 1 ||
+		!strings.Contains(few.Notes[0], "Undecided: the baseline has 30 windows, the selection 9") {
 		t.Errorf("%+v", few)
 	}
 }
@@ -185,13 +197,15 @@ func TestExplainSeveral(t *testing.T) {
 	random := rand.New(rand.NewPCG(4, 1))
 	before := quietLoad()
 	now := before.with(whyLoad{"run handle cart total": -200, "run audit hash": 100})
-	k := whyKind{KindCPU, [2][]*Graph{before.windows(random, 15, KindCPU, stored.UnitTime, tenMillis, 1), now.windows(random, 15, KindCPU, stored.UnitTime, tenMillis, 1)}}
+	k := whyKind{KindCPU, [2][]*Graph{before.windows(random, 15, KindCPU, stored.UnitTime, tenMillis, 1),
+		now.windows(random, 15, KindCPU, stored.UnitTime, tenMillis, 1)}}
 	w := explain(t, k)
 	var names []string
 	for _, f := range w.Findings {
 		names = append(names, f.Method+" "+f.Verdict)
 	}
-	if len(names) != 2 || !slices.Contains(names, "audit more") || !slices.Contains(names, "cart less") && !slices.Contains(names, "total less") {
+	if len(names) != 2 || !slices.Contains(names, "audit more") || !slices.Contains(names, "cart less") &&
+		!slices.Contains(names, "total less") {
 		t.Errorf("%v", names)
 	}
 	ctx, stop := context.WithCancel(t.Context())
@@ -209,7 +223,8 @@ func TestVerdicts(t *testing.T) {
 	now := before.with(whyLoad{"run handle search compile": 200})
 	windows := func(l whyLoad, n int) []*Graph { return l.windows(random, n, KindCPU, stored.UnitTime, tenMillis, 1) }
 	v, note := explainer("shop", whyKind{KindCPU, [2][]*Graph{windows(before, 15), windows(now, 15)}}).Verdicts()
-	if note != "" || v.Own["compile"] != "more" || v.Total["compile"] != "more" || v.Total["search"] != "more" || v.Own["search"] == "more" || v.Own["total"] == "" || v.Own["run"] != "" {
+	if note != "" || v.Own["compile"] != "more" || v.Total["compile"] != "more" || v.Total["search"] != "more" ||
+		v.Own["search"] == "more" || v.Own["total"] == "" || v.Own["run"] != "" {
 		t.Errorf("%+v, %q", v, note)
 	}
 	wrong, all := 0, 0
@@ -227,7 +242,8 @@ func TestVerdicts(t *testing.T) {
 	if wrong > 2 || all < 20*20 {
 		t.Errorf("%d of %d verdicts are wrong", wrong, all)
 	}
-	v, note = explainer("shop", whyKind{KindCPU, [2][]*Graph{windows(before, 15), windows(now, LeastWindows-1)}}).Verdicts()
+	v, note = explainer("shop", whyKind{KindCPU, [2][]*Graph{windows(before, 15),
+		windows(now, LeastWindows-1)}}).Verdicts()
 	if len(v.Total)+len(v.Own) != 0 || !strings.Contains(note, "Undecided: ") {
 		t.Errorf("of few windows: %+v, %q", v, note)
 	}

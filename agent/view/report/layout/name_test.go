@@ -14,8 +14,9 @@ func TestArrowed(t *testing.T) {
 		{"com.acme.Shop.run:10", "com.acme.Cart.total", 0, "com.acme.Shop.run:10 -> com.acme.Cart.total"},
 		{"com.acme.Shop.run:10", "com.acme.Cart.total", 43, "com.acme.Shop.run:10 -> com.acme.Cart.total"},
 		{"com.acme.Shop.run:10", "com.acme.Cart.total", 24, "…op.run:10 -> …art.total"},
-		{"main:1", "com.acme.Cart.total", 28, "main:1 -> c.acme.Cart.total"},              // leaves room to the callee
-		{"com.acme.Cart.total:1", "f", 20, "…e.Cart.total:1 -> f"},                        // and the callee to the caller
+		{"main:1", "com.acme.Cart.total", 28, "main:1 -> c.acme.Cart.total"}, // leaves room to the callee
+		// and the callee to the caller
+		{"com.acme.Cart.total:1", "f", 20, "…e.Cart.total:1 -> f"},
 		{"C::f(int, long)", "C::g(int, long)", 22, "C::f(…) -> C::g(…)"},                  // arguments go first
 		{"ﬁﬂ.ﬃ.Äußerung.größe:7", "ﬁﬂ.ﬃ.Äußerung.weiß", 26, "…ng.größe:7 -> …erung.weiß"}, // runes, not bytes
 	} {

@@ -24,7 +24,8 @@ func TestAmounts(t *testing.T) {
 }
 
 func TestManyOf(t *testing.T) {
-	for _, test := range [][3]string{{"1", "samples", "1 sample"}, {"0", "samples", "0 samples"}, {"2", "calls", "2 calls"}, {"1.00k", "calls", "1.00k calls"}, {"1.0MB", "allocated", "1.0MB allocated"}} {
+	for _, test := range [][3]string{{"1", "samples", "1 sample"}, {"0", "samples", "0 samples"},
+		{"2", "calls", "2 calls"}, {"1.00k", "calls", "1.00k calls"}, {"1.0MB", "allocated", "1.0MB allocated"}} {
 		if got := ManyOf(test[0], test[1]); got != test[2] {
 			t.Errorf("%q, want %q", got, test[2])
 		}

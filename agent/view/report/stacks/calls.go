@@ -86,7 +86,8 @@ type callSource struct {
 
 // sourceOf reads the source of the calls of a sample.
 func sourceOf(sample *pprof.Sample) callSource {
-	return callSource{Label(sample, stored.LabelEngine), Label(sample, stored.LabelBasis), Number(sample, stored.LabelStride), Number(sample, stored.LabelSamples)}
+	return callSource{Label(sample, stored.LabelEngine), Label(sample, stored.LabelBasis),
+		Number(sample, stored.LabelStride), Number(sample, stored.LabelSamples)}
 }
 
 // IntervalOf reads the interval of a sample's calls; ok is false if it says nothing of one.

@@ -40,7 +40,8 @@ func TestCallsRoundTrip(t *testing.T) {
 	}
 	for i, want := range written {
 		got := stored[i]
-		if got.Engine != want.Engine || got.Basis != want.Basis.String() || got.Stride != int64(want.Rate.Stride) || got.Samples != int64(want.Rate.Samples) {
+		if got.Engine != want.Engine || got.Basis != want.Basis.String() || got.Stride != int64(want.Rate.Stride) ||
+			got.Samples != int64(want.Rate.Samples) {
 			t.Errorf("%+v was made of %+v", got, want)
 		}
 		graph := cct.MapGraph(want.Graph, func(e profile.Edge) stacks.CallEdge {
@@ -65,9 +66,11 @@ func TestCallsRoundTrip(t *testing.T) {
 func TestCallSitesRoundTrip(t *testing.T) {
 	g := new(profile.Graph)
 	want := make(map[profile.Site]float64)
-	for i, site := range []profile.Site{{Line: 0, Offset: -1}, {Line: 5, Offset: -1}, {Line: 5, Offset: 0}, {Line: 5, Offset: 1}, {Line: 0, Offset: 0}, {Line: math.MaxInt32, Offset: math.MaxInt32}} {
+	for i, site := range []profile.Site{{Line: 0, Offset: -1}, {Line: 5, Offset: -1}, {Line: 5, Offset: 0},
+		{Line: 5, Offset: 1}, {Line: 0, Offset: 0}, {Line: math.MaxInt32, Offset: math.MaxInt32}} {
 		want[site] = float64(i + 1)
-		g.Add(profile.Edge{Caller: symbol.Intern(sinktest.ShopRun), Site: site, Callee: symbol.Intern(sinktest.MapGet)}, want[site])
+		g.Add(profile.Edge{Caller: symbol.Intern(sinktest.ShopRun), Site: site, Callee: symbol.Intern(sinktest.MapGet)},
+			want[site])
 	}
 	p := &profile.Profile{Processes: []*profile.Process{{PID: 1, Calls: []*profile.Calls{{Engine: "page", Graph: g}}}}}
 	stored, err := stacks.CallsOf(sinktest.Reparse(t, sinktest.MustPprof(t, p)))
@@ -89,7 +92,8 @@ func TestCallSitesRoundTrip(t *testing.T) {
 func TestExactRoundTrip(t *testing.T) {
 	stored := sinktest.Reparse(t, sinktest.MustPprof(t, sinktest.ShopExact()))
 	for _, s := range stored.Sample {
-		if got := s.Label["engine"][0] + " " + s.Label["basis"][0] + " " + s.Label["thread"][0]; got != "exact counted main" {
+		if got := s.Label["engine"][0] + " " + s.Label["basis"][0] + " " +
+			s.Label["thread"][0]; got != "exact counted main" {
 			t.Errorf("labels %q", got)
 		}
 	}
@@ -97,7 +101,8 @@ func TestExactRoundTrip(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := cct.Map(sinktest.ShopExact().Processes[0].Threads[0].Tree, func(s symbol.Symbol) []stacks.Method { return []stacks.Method{storedName(s)} })
+	want := cct.Map(sinktest.ShopExact().Processes[0].Threads[0].Tree,
+		func(s symbol.Symbol) []stacks.Method { return []stacks.Method{storedName(s)} })
 	if tree.Total() != 2981 || cct.Overlap(tree, want) < 99.999 {
 		t.Errorf("%d calls, overlap %v", tree.Total(), cct.Overlap(tree, want))
 	}
@@ -126,9 +131,11 @@ func TestEdgesOfTime(t *testing.T) {
 		callee symbol.Frame
 		want   float64
 	}{
-		{sinktest.Get, sinktest.GetNode, 40}, {sinktest.Checkout, sinktest.Total, 25}, {sinktest.Fib, sinktest.Fib, 10}, {sinktest.Total, sinktest.Get, 0},
+		{sinktest.Get, sinktest.GetNode, 40}, {sinktest.Checkout, sinktest.Total, 25}, {sinktest.Fib, sinktest.Fib, 10},
+		{sinktest.Total, sinktest.Get, 0},
 	} {
-		e := stacks.CallEdge{Caller: name(test.caller), Site: profile.Site{Line: int32(test.caller.Line), Offset: -1}, Callee: name(test.callee)}
+		e := stacks.CallEdge{Caller: name(test.caller), Site: profile.Site{Line: int32(test.caller.Line), Offset: -1},
+			Callee: name(test.callee)}
 		if got := g.Weight(e); got != test.want {
 			t.Errorf("%s calls %s %v times, want %v", test.caller.Function, test.callee.Function, got, test.want)
 		}

@@ -38,7 +38,10 @@ func unitOf(t *pprof.ValueType) string {
 
 // ColumnOf returns the column of the values of a type, or -1.
 func ColumnOf(p *pprof.Profile, of *pprof.ValueType) int {
-	return slices.IndexFunc(p.SampleType, func(t *pprof.ValueType) bool { return t.Type == of.Type && t.Unit == of.Unit })
+	return slices.IndexFunc(p.SampleType, func(t *pprof.ValueType) bool {
+		return t.Type == of.Type &&
+			t.Unit == of.Unit
+	})
 }
 
 // MainType returns the sample type to show: samples, or whatever another profiler, or a profile of
@@ -101,7 +104,10 @@ func HasTime(p *pprof.Profile) bool { return TypeIndex(p, stored.TypeSamples) >=
 // HasEntries reports whether a stored profile counts how often samples found contexts newly
 // entered.
 func HasEntries(p *pprof.Profile) bool {
-	index := slices.IndexFunc(p.SampleType, func(t *pprof.ValueType) bool { return t.Type == stored.TypeEntries && t.Unit == stored.UnitCount })
+	index := slices.IndexFunc(p.SampleType, func(t *pprof.ValueType) bool {
+		return t.Type == stored.TypeEntries &&
+			t.Unit == stored.UnitCount
+	})
 	return index >= 0 && slices.ContainsFunc(p.Sample, func(s *pprof.Sample) bool { return s.Value[index] > 0 })
 }
 
@@ -130,7 +136,10 @@ var EventNames = [profile.EventKinds]struct{ Events, Record string }{
 }
 
 func hasWakers(p *pprof.Profile) bool {
-	return slices.ContainsFunc(p.Sample, func(sample *pprof.Sample) bool { return Label(sample, stored.LabelWaker) != "" })
+	return slices.ContainsFunc(p.Sample, func(sample *pprof.Sample) bool {
+		return Label(sample,
+			stored.LabelWaker) != ""
+	})
 }
 
 // countedBesides says that a profile has events of which each one was counted next to those that
@@ -145,6 +154,7 @@ func countedBesides(p *pprof.Profile) bool {
 // EventTitles are the titles of what the main values of events are.
 var EventTitles = map[profile.EventKind]string{
 	profile.Allocations: "Allocated bytes", profile.Locks: "Delay by locks", profile.Values: "Values at probes",
-	profile.Pauses: "Safepoint pauses", profile.Faults: "Page faults", profile.Cycles: "CPU cycles", profile.OffCPU: "Off-CPU time",
-	profile.Wall: "Wall time", profile.Barriers: "Write barriers",
+	profile.Pauses: "Safepoint pauses", profile.Faults: "Page faults", profile.Cycles: "CPU cycles",
+	profile.OffCPU: "Off-CPU time",
+	profile.Wall:   "Wall time", profile.Barriers: "Write barriers",
 }

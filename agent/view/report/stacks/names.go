@@ -62,7 +62,8 @@ const SamplesWhere = "samples where "
 // of the whole profile, and a comment says what the samples are.
 func Where(p *pprof.Profile, what string, keep func(*pprof.Sample) (bool, error)) (*pprof.Profile, error) {
 	some := &pprof.Profile{
-		SampleType: p.SampleType, DefaultSampleType: p.DefaultSampleType, Mapping: p.Mapping, Location: p.Location, Function: p.Function,
+		SampleType: p.SampleType, DefaultSampleType: p.DefaultSampleType, Mapping: p.Mapping, Location: p.Location,
+		Function: p.Function,
 		Comments: slices.Clone(p.Comments), DropFrames: p.DropFrames, KeepFrames: p.KeepFrames, DocURL: p.DocURL,
 		TimeNanos: p.TimeNanos, DurationNanos: p.DurationNanos, PeriodType: p.PeriodType, Period: p.Period,
 	}
@@ -75,7 +76,8 @@ func Where(p *pprof.Profile, what string, keep func(*pprof.Sample) (bool, error)
 			some.Sample = append(some.Sample, sample)
 		}
 	}
-	some.Comments = append(some.Comments, SamplesWhere+stored.Printable(what)+"; losses and notes are those of all samples")
+	some.Comments = append(some.Comments, SamplesWhere+stored.Printable(what)+
+		"; losses and notes are those of all samples")
 	return some, nil
 }
 

@@ -39,7 +39,8 @@ func SlowCalls(s *Samples) []*SlowCall {
 		c := byNumber[of]
 		if c == nil {
 			c = &SlowCall{
-				Window: window, Number: n, Start: Label(sample, stored.LabelStart), Thread: Label(sample, stored.LabelThread), End: Label(sample, stored.LabelEnd),
+				Window: window, Number: n, Start: Label(sample, stored.LabelStart),
+				Thread: Label(sample, stored.LabelThread), End: Label(sample, stored.LabelEnd),
 				ByCause: map[string]float64{},
 			}
 			byNumber[of] = c

@@ -41,12 +41,14 @@ type Samples struct {
 func Of(p *pprof.Profile, sampleType string) (*Samples, error) {
 	s := &Samples{Profile: p, Column: TypeIndex(p, sampleType), frames: make(map[*pprof.Location][]Frame)}
 	if s.Column < 0 {
-		return nil, fmt.Errorf("the profile has no values of type %s: choose %s", stored.Printable(sampleType), TypeList(p))
+		return nil, fmt.Errorf("the profile has no values of type %s: choose %s", stored.Printable(sampleType),
+			TypeList(p))
 	}
 	for _, sample := range p.Sample {
 		value := sample.Value[s.Column]
 		if value < 0 {
-			return nil, errors.New("the profile has negative values, such as a difference of profiles: use go tool pprof instead")
+			return nil, errors.New("the profile has negative values, such as a difference of profiles: use go tool " +
+				"pprof instead")
 		}
 		if uint64(value) > math.MaxInt64-s.Total {
 			return nil, errors.New("the sum of the profile's values exceeds 63 bits")

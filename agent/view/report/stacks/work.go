@@ -12,7 +12,8 @@ const HotSpot = "hotspot"
 
 // Works are the kinds of work in the order in which a summary lists them.
 var Works = []string{
-	profile.GuestCode.String(), Compiled, profile.Compiling.String(), profile.Collecting.String(), profile.Housekeeping.String(),
+	profile.GuestCode.String(), Compiled, profile.Compiling.String(), profile.Collecting.String(),
+	profile.Housekeeping.String(),
 	profile.NativeCode.String(), profile.KernelCode.String(),
 }
 

@@ -20,7 +20,8 @@ type laneRow struct {
 	process, group, thread string
 	tid                    int64
 	lanes                  []lanePlace
-	all, busy, running     float64 // ns: how long it existed, what of that is neither idle nor unknown, and what is running
+	// ns: how long it existed, what of that is neither idle nor unknown, and what is running
+	all, busy, running float64
 }
 
 // A lanePlace is where a lane is in storedLanes.
@@ -34,7 +35,9 @@ type storedLanes struct {
 	list     []stored.Lanes
 	from, to time.Time
 	leftOut  int
-	noRoom   time.Time // when the first window begins that lacks threads, for the file had no room for them; zero if none does
+	// when the first window begins that lacks threads, for the file had no room for them; zero if
+	// none does
+	noRoom time.Time
 }
 
 // lanesOf reads the lanes of a profile. It fails if there are none.
@@ -62,7 +65,8 @@ func lanesOf(p *pprof.Profile, pid int64) (*storedLanes, error) {
 		l.leftOut += n
 	}
 	if len(l.list) == 0 {
-		return nil, fmt.Errorf("process %d has no timeline: there are those of %s", pid, numbers(slices.Sorted(maps.Keys(pids))))
+		return nil, fmt.Errorf("process %d has no timeline: there are those of %s", pid,
+			numbers(slices.Sorted(maps.Keys(pids))))
 	}
 	return l, l.span()
 }
@@ -99,7 +103,8 @@ func (l *storedLanes) span() error {
 		recorded += float64(w.to.Sub(w.from))
 	}
 	if whole := l.to.Sub(l.from); recorded < float64(whole)/2 || whole > maxTimeline {
-		return fmt.Errorf("the windows are not consecutive: they have %v, within %v; name one file, or choose one with --window",
+		return fmt.Errorf("the windows are not consecutive: they have %v, within %v; name one file, or choose one "+
+			"with --window",
 			time.Duration(min(recorded, float64(whole))).Round(time.Millisecond), whole.Round(time.Millisecond))
 	}
 	return nil

@@ -25,10 +25,14 @@ var laneMarks = [...]struct {
 	mark byte
 	of   string
 }{
-	{'#', cause.Running}, {'+', cause.Runnable}, {'*', cause.Throttled}, {'M', cause.Monitor}, {'L', cause.Lock}, {'w', cause.Wait}, {'p', cause.Park},
-	{'z', cause.Sleep}, {'s', cause.Socket}, {'o', cause.Poll}, {'i', cause.Pipe}, {'d', cause.Disk}, {'g', cause.PageFault}, {'f', cause.Futex},
-	{'!', cause.Safepoint}, {'v', cause.VM}, {'c', cause.VMCall}, {'h', cause.Process}, {'n', cause.Signal}, {'F', cause.FileLock}, {'K', cause.KernelLock},
-	{'t', cause.Terminal}, {'q', cause.IPC}, {'y', cause.Memory}, {'r', cause.Worker}, {'=', cause.Stopped}, {'~', cause.Other}, {'?', cause.Unknown},
+	{'#', cause.Running}, {'+', cause.Runnable}, {'*', cause.Throttled}, {'M', cause.Monitor}, {'L', cause.Lock},
+	{'w', cause.Wait}, {'p', cause.Park},
+	{'z', cause.Sleep}, {'s', cause.Socket}, {'o', cause.Poll}, {'i', cause.Pipe}, {'d', cause.Disk},
+	{'g', cause.PageFault}, {'f', cause.Futex},
+	{'!', cause.Safepoint}, {'v', cause.VM}, {'c', cause.VMCall}, {'h', cause.Process}, {'n', cause.Signal},
+	{'F', cause.FileLock}, {'K', cause.KernelLock},
+	{'t', cause.Terminal}, {'q', cause.IPC}, {'y', cause.Memory}, {'r', cause.Worker}, {'=', cause.Stopped},
+	{'~', cause.Other}, {'?', cause.Unknown},
 	{'.', cause.Idle},
 }
 
@@ -129,7 +133,8 @@ func (t *timeline) lay() {
 		processes[row.process] += row.busy
 	}
 	slices.SortFunc(t.groups, func(a, b *laneGroup) int {
-		return cmp.Or(cmp.Compare(processes[b.process], processes[a.process]), cmp.Compare(a.process, b.process), cmp.Compare(b.busy, a.busy), cmp.Compare(a.name, b.name))
+		return cmp.Or(cmp.Compare(processes[b.process], processes[a.process]), cmp.Compare(a.process, b.process),
+			cmp.Compare(b.busy, a.busy), cmp.Compare(a.name, b.name))
 	})
 	for _, g := range t.groups {
 		slices.SortFunc(g.rows, func(a, b *laneRow) int {
@@ -143,16 +148,20 @@ const maxGroupLanes = 8
 
 func (t *timeline) write() {
 	length := t.to.Sub(t.from)
-	layout.Fold(t.out, fmt.Sprintf("Threads over time, %v: %s; a column is %v", length.Round(time.Millisecond), stored.Plural(t.threads, "thread"),
+	layout.Fold(t.out, fmt.Sprintf("Threads over time, %v: %s; a column is %v", length.Round(time.Millisecond),
+		stored.Plural(t.threads, "thread"),
 		time.Duration(t.column).Round(100*time.Microsecond)), t.opts.Width)
 	if t.hidden > 0 {
-		layout.Fold(t.out, fmt.Sprintf("hidden: %s, idle or unknown for 98 %% of the time; --idle shows them", stored.Plural(t.hidden, "thread")), t.opts.Width)
+		layout.Fold(t.out, fmt.Sprintf("hidden: %s, idle or unknown for 98 %% of the time; --idle shows them",
+			stored.Plural(t.hidden, "thread")), t.opts.Width)
 	}
 	if t.leftOut > 0 {
-		layout.Fold(t.out, fmt.Sprintf("not recorded over time: %s, as there were too many", stored.Plural(t.leftOut, "thread")), t.opts.Width)
+		layout.Fold(t.out, fmt.Sprintf("not recorded over time: %s, as there were too many",
+			stored.Plural(t.leftOut, "thread")), t.opts.Width)
 	}
 	if !t.noRoom.IsZero() {
-		layout.Fold(t.out, fmt.Sprintf("from %v on lanes are missing: the file had no room for more than %d of them, or %d MB. Record for a shorter time, fewer processes, or with a longer --window",
+		layout.Fold(t.out, fmt.Sprintf("from %v on lanes are missing: the file had no room for more than %d of them, "+
+			"or %d MB. Record for a shorter time, fewer processes, or with a longer --window",
 			t.noRoom.Sub(t.from).Round(time.Second), stored.MaxLaneCount, stored.MaxLaneText>>20), t.opts.Width)
 	}
 	t.out.WriteByte('\n')
@@ -180,7 +189,8 @@ func (t *timeline) write() {
 		}
 		shown += len(rows)
 		if len(more) > 0 {
-			fmt.Fprintf(t.out, "%s\n", layout.KeepStart(fmt.Sprintf("  %d more of %s", len(more), g.name), t.opts.Width))
+			fmt.Fprintf(t.out, "%s\n", layout.KeepStart(fmt.Sprintf("  %d more of %s", len(more), g.name),
+				t.opts.Width))
 			shown += len(more)
 		}
 	}
@@ -208,7 +218,8 @@ func (t *timeline) lane(row *laneRow) {
 	if row.all > 0 {
 		share = fmt.Sprintf("%.0f%%", 100*row.running/row.all)
 	}
-	fmt.Fprintf(t.out, "%s%s %4s %s\n", name, strings.Repeat(" ", max(t.name-layout.Columns(name), 0)), share, strings.TrimRight(string(line), " "))
+	fmt.Fprintf(t.out, "%s%s %4s %s\n", name, strings.Repeat(" ", max(t.name-layout.Columns(name), 0)), share,
+		strings.TrimRight(string(line), " "))
 }
 
 // axis are times since the beginning, above the columns where they are.
@@ -242,6 +253,7 @@ func (t *timeline) legend() {
 	}
 	if len(words) > 0 {
 		t.out.WriteByte('\n')
-		layout.Fold(t.out, "marks, of most of a column: "+strings.Join(words, ", ")+"; run: share of the time on a CPU", t.opts.Width)
+		layout.Fold(t.out, "marks, of most of a column: "+strings.Join(words, ", ")+"; run: share of the time on a CPU",
+			t.opts.Width)
 	}
 }

@@ -30,12 +30,14 @@ func laned(pid int, start time.Time) *profile.Profile {
 	}
 	lanes := &profile.Lanes{Step: time.Second, Steps: 10, Causes: causes, LeftOut: 1, Threads: []profile.Lane{
 		{TID: 11, Thread: "pool-1", Runs: []profile.LaneRun{whole(5, 0), whole(5, 2)}},
-		{TID: 13, Thread: "main", From: 4, Runs: []profile.LaneRun{{Steps: 3, Parts: []profile.LanePart{{Cause: 3, Percent: 60}, {Cause: 0, Percent: 40}}}}},
+		{TID: 13, Thread: "main", From: 4, Runs: []profile.LaneRun{{Steps: 3,
+			Parts: []profile.LanePart{{Cause: 3, Percent: 60}, {Cause: 0, Percent: 40}}}}},
 		{TID: 12, Thread: "pool-2", Runs: []profile.LaneRun{whole(8, 1), whole(2, 0)}},
 		{TID: 14, Thread: "reaper", Runs: []profile.LaneRun{whole(10, 1)}},
 	}}
 	e := &profile.Events{Kind: profile.Wall, Lanes: lanes}
-	return &profile.Profile{Start: start, Duration: 10 * time.Second, Processes: []*profile.Process{{PID: pid, Comm: "java", Service: "shop", Events: []*profile.Events{e}}}}
+	return &profile.Profile{Start: start, Duration: 10 * time.Second,
+		Processes: []*profile.Process{{PID: pid, Comm: "java", Service: "shop", Events: []*profile.Events{e}}}}
 }
 
 func lanedFile(t *testing.T, windows ...*profile.Profile) *pprof.Profile {
@@ -99,12 +101,16 @@ marks, of most of a column: # running, +
 		wanted []string
 		absent []string
 	}{
-		{"idle threads", lanedFile(t, laned(7, noon)), report.ViewOptions{Width: 42, Idle: true}, []string{"reaper   0% .............................."}, []string{"hidden"}},
+		{"idle threads", lanedFile(t, laned(7, noon)), report.ViewOptions{Width: 42, Idle: true},
+			[]string{"reaper   0% .............................."}, []string{"hidden"}},
 		{"windows", lanedFile(t, laned(7, noon), laned(7, noon.Add(10*time.Second))), report.ViewOptions{Width: 42},
 			[]string{"time, 20s: 4 threads", "1 thread, as there", "pool-1  50% ########MMMMMMM########MMMMMMM"}, nil},
-		{"a window", sinktest.WindowOf(t, lanedFile(t, laned(7, noon), laned(7, noon.Add(10*time.Second))), 2), report.ViewOptions{Width: 42}, []string{"time, 10s", "pool-1  50% ###############M"}, nil},
-		{"no room", lackingRoom(t), report.ViewOptions{Width: 79}, []string{"from 10s on lanes are missing: the file had no room"}, nil},
-		{"few lines", lanedFile(t, laned(7, noon)), report.ViewOptions{Width: 79, N: 1}, []string{"1 more of pool-*", "1 more thread; -n 0"}, []string{"main"}},
+		{"a window", sinktest.WindowOf(t, lanedFile(t, laned(7, noon), laned(7, noon.Add(10*time.Second))), 2),
+			report.ViewOptions{Width: 42}, []string{"time, 10s", "pool-1  50% ###############M"}, nil},
+		{"no room", lackingRoom(t), report.ViewOptions{Width: 79},
+			[]string{"from 10s on lanes are missing: the file had no room"}, nil},
+		{"few lines", lanedFile(t, laned(7, noon)), report.ViewOptions{Width: 79, N: 1},
+			[]string{"1 more of pool-*", "1 more thread; -n 0"}, []string{"main"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			got := timelineOf(t, tt.p, tt.opts)
@@ -153,7 +159,8 @@ func TestTimelineOfSeveral(t *testing.T) {
 		return p
 	}
 	two := merge(laned(7, noon), laned(8, noon))
-	if got := timelineOf(t, two, report.ViewOptions{Width: 79}); !strings.Contains(got, "java (pid 7)\n") || !strings.Contains(got, "java (pid 8)\n") || !strings.Contains(got, "8 threads") {
+	if got := timelineOf(t, two, report.ViewOptions{Width: 79}); !strings.Contains(got, "java (pid 7)\n") ||
+		!strings.Contains(got, "java (pid 8)\n") || !strings.Contains(got, "8 threads") {
 		t.Error(got)
 	}
 	if got := timelineOf(t, two, report.ViewOptions{Width: 79, PID: 8}); !strings.Contains(got, "4 threads") {
@@ -165,8 +172,11 @@ func TestTimelineOfSeveral(t *testing.T) {
 		want string
 	}{
 		"no such process": {two, 9, "process 9 has no timeline: there are those of 7, 8"},
-		"far apart":       {merge(laned(7, noon), laned(7, noon.Add(time.Hour))), 0, "the windows are not consecutive: they have 20s, within 1h0m10s"},
-		"no lanes":        {lanedFile(t, &profile.Profile{Start: noon, Processes: []*profile.Process{{PID: 1, Events: []*profile.Events{{Kind: profile.Wall}}}}}), 0, "record one with -e wall"},
+		"far apart": {merge(laned(7, noon), laned(7, noon.Add(time.Hour))), 0,
+			"the windows are not consecutive: they have 20s, within 1h0m10s"},
+		"no lanes": {lanedFile(t, &profile.Profile{Start: noon,
+			Processes: []*profile.Process{{PID: 1, Events: []*profile.Events{{Kind: profile.Wall}}}}}), 0,
+			"record one with -e wall"},
 		"another program": {&pprof.Profile{}, 0, "record one with -e wall"},
 	} {
 		err := timeline.Write(&bytes.Buffer{}, tt.p, &report.ViewOptions{PID: tt.pid})
@@ -261,7 +271,8 @@ func TestHostileLanes(t *testing.T) {
 	for i := range 1 << 16 {
 		l.Threads = append(l.Threads, profile.Lane{TID: i, Thread: "x", Runs: []profile.LaneRun{run}})
 	}
-	if got := timelineOf(t, lanedFile(t, p), report.ViewOptions{Width: 79, N: 20}); !strings.Contains(got, "more of x") {
+	if got := timelineOf(t, lanedFile(t, p), report.ViewOptions{Width: 79, N: 20}); !strings.Contains(got,
+		"more of x") {
 		t.Error(got[:1000])
 	}
 }

@@ -44,7 +44,8 @@ func (c *Cost) Sentence() string {
 	case c.Verdict == audit.Same:
 		return pair + ": as fast as its predecessor: " + change
 	case c.Reason == audit.TooFew:
-		return fmt.Sprintf("%s: undecided: %s and %s of their own, %d each are needed: record longer, with shorter windows", pair,
+		return fmt.Sprintf("%s: undecided: %s and %s of their own, %d each are needed: record longer, with shorter "+
+			"windows", pair,
 			stored.Plural(c.Windows[0], "window"), stored.Plural(c.Windows[1], "window"), audit.LeastWindows)
 	}
 	return pair + ": undecided: " + change
@@ -81,22 +82,29 @@ func (vs *Versions) CompareVersions(p *pprof.Profile, m *Method) (list []*Cost) 
 // standard error if they are estimated. Why says why that is not possible.
 func callsOf(p *pprof.Profile, m *Method) (_ *compare.Recording, _ []*compare.Window, relative float64, why string) {
 	one := &pprof.Profile{
-		SampleType: p.SampleType, DefaultSampleType: p.DefaultSampleType, Mapping: p.Mapping, Location: p.Location, Function: p.Function,
-		Comments: p.Comments, TimeNanos: p.TimeNanos, DurationNanos: p.DurationNanos, PeriodType: p.PeriodType, Period: p.Period,
-		Sample: slices.DeleteFunc(slices.Clone(p.Sample), func(s *pprof.Sample) bool { return stacks.ProcessID(s) != m.PID }),
+		SampleType: p.SampleType, DefaultSampleType: p.DefaultSampleType, Mapping: p.Mapping, Location: p.Location,
+		Function: p.Function,
+		Comments: p.Comments, TimeNanos: p.TimeNanos, DurationNanos: p.DurationNanos, PeriodType: p.PeriodType,
+		Period: p.Period,
+		Sample: slices.DeleteFunc(slices.Clone(p.Sample),
+			func(s *pprof.Sample) bool { return stacks.ProcessID(s) != m.PID }),
 	}
 	if !stacks.HoldsCalls(one) {
 		return nil, nil, 0, "calls were not counted: record with -e cpu,calls and --window=1s"
 	}
 	names := []string{m.SystemName}
-	if stacks.AnyCalls(one, func(s *pprof.Sample) bool { return stacks.Label(s, stored.LabelEngine) == stored.EngineCount }) {
+	if stacks.AnyCalls(one, func(s *pprof.Sample) bool {
+		return stacks.Label(s,
+			stored.LabelEngine) == stored.EngineCount
+	}) {
 		names = append(names, m.Name) // as --count has it, which refuses one that several methods have
 	}
 	var rec *compare.Recording
 	var err error
 	for _, name := range names {
 		per := compare.PerCallOf(name)
-		if rec, err = compare.ReadRecording(compare.Named{Name: "the profile", Profile: one}, stored.TypeCPU, &compare.AuditOptions{Per: per}); err == nil {
+		if rec, err = compare.ReadRecording(compare.Named{Name: "the profile", Profile: one}, stored.TypeCPU,
+			&compare.AuditOptions{Per: per}); err == nil {
 			relative, err = per.CountCalls([]*compare.Recording{rec})
 		}
 		if err == nil {

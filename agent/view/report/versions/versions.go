@@ -164,7 +164,8 @@ type codeKey struct {
 }
 
 // ErrNone is the error of ReadVersions for a profile that names no code version.
-var ErrNone = errors.New("the profile does not say which code versions its samples are of: record CPU time of a HotSpot JVM")
+var ErrNone = errors.New("the profile does not say which code versions its samples are of: record CPU time of a " +
+	"HotSpot JVM")
 
 type versionedKey struct {
 	pid    int64
@@ -180,7 +181,8 @@ func Read(p *pprof.Profile) (*Versions, error) {
 	if err != nil {
 		return nil, err
 	}
-	vs := &Versions{stacks: s, Seconds: time.Duration(p.DurationNanos).Seconds(), index: map[codeKey]*Code{}, of: map[*Code]*Method{}}
+	vs := &Versions{stacks: s, Seconds: time.Duration(p.DurationNanos).Seconds(), index: map[codeKey]*Code{},
+		of: map[*Code]*Method{}}
 	methods := map[versionedKey]*Method{}
 	add := func(v *Code, m stacks.Method) {
 		key := versionedKey{v.PID, m.SystemName}
@@ -218,7 +220,8 @@ func Read(p *pprof.Profile) (*Versions, error) {
 		m.Arrange()
 	}
 	slices.SortStableFunc(vs.Methods, func(a, b *Method) int {
-		return cmp.Or(cmp.Compare(b.Self, a.Self), cmp.Compare(b.Total, a.Total), strings.Compare(a.SystemName, b.SystemName), cmp.Compare(a.PID, b.PID))
+		return cmp.Or(cmp.Compare(b.Self, a.Self), cmp.Compare(b.Total, a.Total),
+			strings.Compare(a.SystemName, b.SystemName), cmp.Compare(a.PID, b.PID))
 	})
 	return vs, nil
 }
@@ -270,7 +273,8 @@ func (vs *Versions) countInterpreted(methods map[versionedKey]*Method) {
 				continue
 			}
 			for _, f := range vs.stacks.At(loc) {
-				if m := methods[versionedKey{stacks.ProcessID(sample), f.SystemName}]; m != nil && !slices.Contains(counted, m) {
+				if m := methods[versionedKey{stacks.ProcessID(sample), f.SystemName}]; m != nil &&
+					!slices.Contains(counted, m) {
 					counted = append(counted, m)
 					m.Interpreted += value
 				}
@@ -286,7 +290,10 @@ const takeover = 100 * time.Millisecond
 // Arrange puts the versions in order, and finds which of them replaced others: those with the same
 // entry that appeared when the others were given up.
 func (m *Method) Arrange() {
-	slices.SortStableFunc(m.Versions, func(a, b *Code) int { return cmp.Or(cmp.Compare(a.Since, b.Since), cmp.Compare(a.ID, b.ID)) })
+	slices.SortStableFunc(m.Versions, func(a, b *Code) int {
+		return cmp.Or(cmp.Compare(a.Since, b.Since),
+			cmp.Compare(a.ID, b.ID))
+	})
 	for i, v := range m.Versions {
 		if !v.Known || v.Until == nil || !v.Ended() {
 			continue
@@ -296,7 +303,8 @@ func (m *Method) Arrange() {
 			from = *v.InUse
 		}
 		for _, next := range m.Versions[i+1:] {
-			if next.Known && (next.OSR == nil) == (v.OSR == nil) && next.Since >= from-takeover && next.Since <= *v.Until+takeover {
+			if next.Known && (next.OSR == nil) == (v.OSR == nil) && next.Since >= from-takeover &&
+				next.Since <= *v.Until+takeover {
 				v.ReplacedBy = next
 				break
 			}

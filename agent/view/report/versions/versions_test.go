@@ -20,7 +20,8 @@ import (
 func versionProfile(t *testing.T, seconds int, cost [2]float64, calls bool) *pprof.Profile {
 	t.Helper()
 	p := &pprof.Profile{
-		SampleType:    []*pprof.ValueType{{Type: "calls", Unit: "count"}, {Type: "samples", Unit: "count"}, {Type: "cpu", Unit: "nanoseconds"}},
+		SampleType: []*pprof.ValueType{{Type: "calls", Unit: "count"}, {Type: "samples", Unit: "count"},
+			{Type: "cpu", Unit: "nanoseconds"}},
 		DurationNanos: int64(seconds) * 1e9, TimeNanos: 1_700_000_000e9,
 	}
 	if !calls {
@@ -40,29 +41,36 @@ func versionProfile(t *testing.T, seconds int, cost [2]float64, calls bool) *ppr
 		p.Mapping, p.Location = append(p.Mapping, m), append(p.Location, l)
 		return l
 	}
-	put, area, main := function("app.Main.put", "app.Main.put(I)V"), function("app.Shape.area", "app.Shape.area()I"), function("app.Main.main", "app.Main.main()V")
-	put2, put3, interpreted, caller := location("[jit:HotSpot]", 2, area, put), location("[jit:HotSpot]", 3, put), location("[interpreter:HotSpot]", 0, put), location("[interpreter:HotSpot]", 0, main)
+	put, area, main := function("app.Main.put", "app.Main.put(I)V"), function("app.Shape.area", "app.Shape.area()I"),
+		function("app.Main.main", "app.Main.main()V")
+	put2, put3, interpreted, caller := location("[jit:HotSpot]", 2, area, put), location("[jit:HotSpot]", 3, put),
+		location("[interpreter:HotSpot]", 0, put), location("[interpreter:HotSpot]", 0, main)
 	callee := location("[jit:HotSpot]", 0, put)
 	const period = 1_000_000
 	add := func(window int, calls, samples int64, stack ...*pprof.Location) {
 		s := &pprof.Sample{Location: stack, Value: []int64{samples, samples * period},
-			Label: map[string][]string{stored.LabelComm: {"java"}}, NumLabel: map[string][]int64{stored.LabelPID: {7}, stored.LabelWindow: {int64(window)}}}
+			Label:    map[string][]string{stored.LabelComm: {"java"}},
+			NumLabel: map[string][]int64{stored.LabelPID: {7}, stored.LabelWindow: {int64(window)}}}
 		if len(p.SampleType) == 3 {
 			s.Value = append([]int64{calls}, s.Value...)
 		}
 		if calls > 0 {
-			s.Label[stored.LabelEngine], s.Label[stored.LabelBasis] = []string{"page"}, []string{profile.Counted.String()}
+			s.Label[stored.LabelEngine], s.Label[stored.LabelBasis] = []string{"page"},
+				[]string{profile.Counted.String()}
 		}
 		p.Sample = append(p.Sample, s)
 	}
 	m := &stored.Metadata{
 		Methods: []string{"app.Main.put(I)V", "app.Shape.area()I"},
 		Versions: []stored.Version{
-			{PID: 7, ID: 1, Level: 3, Size: 960, Since: time.Second, State: int(profile.VersionGivenUp), Until: new(1200 * time.Millisecond)},
-			{PID: 7, ID: 2, Level: 4, Size: 2048, Since: 1200 * time.Millisecond, State: int(profile.VersionGivenUp), InUse: new(time.Duration(seconds) * 500 * time.Millisecond),
+			{PID: 7, ID: 1, Level: 3, Size: 960, Since: time.Second, State: int(profile.VersionGivenUp),
+				Until: new(1200 * time.Millisecond)},
+			{PID: 7, ID: 2, Level: 4, Size: 2048, Since: 1200 * time.Millisecond, State: int(profile.VersionGivenUp),
+				InUse: new(time.Duration(seconds) * 500 * time.Millisecond),
 				Until: new(time.Duration(seconds)*500*time.Millisecond + 200*time.Millisecond), Inlined: []int{1},
 				Traps: []profile.Trap{{Method: "app.Shape.area", Reason: "class_check", Count: 2}}, Decompiles: new(4)},
-			{PID: 7, ID: 3, Level: 4, Size: 4096, Since: time.Duration(seconds)*500*time.Millisecond + 300*time.Millisecond, Seen: true, State: int(profile.VersionInUse)},
+			{PID: 7, ID: 3, Level: 4, Size: 4096, Since: time.Duration(seconds)*500*time.Millisecond +
+				300*time.Millisecond, Seen: true, State: int(profile.VersionInUse)},
 		},
 	}
 	random := rand.New(rand.NewPCG(1, 1))
@@ -76,7 +84,8 @@ func versionProfile(t *testing.T, seconds int, cost [2]float64, calls bool) *ppr
 		if calls {
 			add(w+1, n, 0, callee, caller)
 		}
-		m.Windows = append(m.Windows, stored.Window{Number: int64(w + 1), Start: time.Unix(1_700_000_000+int64(w), 0).UTC(), Duration: time.Second})
+		m.Windows = append(m.Windows, stored.Window{Number: int64(w + 1),
+			Start: time.Unix(1_700_000_000+int64(w), 0).UTC(), Duration: time.Second})
 	}
 	add(1, 0, 3, interpreted, caller)
 	if err := m.Store(p); err != nil {
@@ -100,7 +109,8 @@ func versionsText(t *testing.T, p *pprof.Profile, method string) string {
 func TestVersionsView(t *testing.T) {
 	p := versionProfile(t, 60, [2]float64{4, 4}, true)
 	all := versionsText(t, p, "")
-	for _, want := range []string{"#3 C2  app.Main.put", "given up again and again", "4  deopt: class_check  app.Main.put", "Recompiled at the same level"} {
+	for _, want := range []string{"#3 C2  app.Main.put", "given up again and again",
+		"4  deopt: class_check  app.Main.put", "Recompiled at the same level"} {
 		if !strings.Contains(all, want) {
 			t.Errorf("the list has no %q:\n%s", want, all)
 		}
@@ -108,8 +118,10 @@ func TestVersionsView(t *testing.T) {
 	one := versionsText(t, p, "app.Main.put")
 	for _, want := range []string{
 		"#1 C1 (3) 1.0–1.2 s · #2 C2 1.2–30.2 s · deopt at 30.2 s: class_check · #3 C2 from ≤30.3 s",
-		"#1 C1 (3), replaced by #2", "30.0–30.2", "2.0kB", "#2 inlines +app.Shape.area()I", "#3 inlines -app.Shape.area()I",
-		"#2: trap class_check in app.Shape.area, 2 times", "3 samples with the method interpreted", "gave up optimised code of the method 4 times",
+		"#1 C1 (3), replaced by #2", "30.0–30.2", "2.0kB", "#2 inlines +app.Shape.area()I",
+		"#3 inlines -app.Shape.area()I",
+		"#2: trap class_check in app.Shape.area, 2 times", "3 samples with the method interpreted",
+		"gave up optimised code of the method 4 times",
 		"differ in warm-up and input",
 	} {
 		if !strings.Contains(one, want) {
@@ -137,7 +149,8 @@ func TestVersionVerdicts(t *testing.T) {
 		{"slower", 60, [2]float64{4, 5}, true, "#3 against #2: slower than its predecessor: CPU time per call +25."},
 		{"faster", 60, [2]float64{5, 4}, true, "#3 against #2: faster than its predecessor: CPU time per call -20."},
 		{"same", 60, [2]float64{4, 4}, true, "#3 against #2: as fast as its predecessor"},
-		{"too few windows", 20, [2]float64{4, 8}, true, "#3 against #2: undecided: 10 windows and 10 windows of their own, 20 each are needed"},
+		{"too few windows", 20, [2]float64{4, 8}, true,
+			"#3 against #2: undecided: 10 windows and 10 windows of their own, 20 each are needed"},
 		{"no calls", 60, [2]float64{4, 8}, false, "#3 against #2: undecided: calls were not counted"},
 	} {
 		text := versionsText(t, versionProfile(t, test.seconds, test.cost, test.calls), "app.Main.put")

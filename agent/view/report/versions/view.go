@@ -122,7 +122,8 @@ func (vs *Versions) write(out *bufio.Writer, p *pprof.Profile, opts *report.View
 		}
 		return func(width int) string { return layout.Shorten(text, width) }
 	}
-	g := layout.Grid{Head: []layout.Row{{Cells: []string{"self", "samples", "total", "versions", "in use"}, Name: layout.Heading("method")}}}
+	g := layout.Grid{Head: []layout.Row{{Cells: []string{"self", "samples", "total", "versions", "in use"},
+		Name: layout.Heading("method")}}}
 	shown, rest := layout.First(opts.N, sampled)
 	for _, m := range shown {
 		var now []string
@@ -137,7 +138,8 @@ func (vs *Versions) write(out *bufio.Writer, p *pprof.Profile, opts *report.View
 			inUse += fmt.Sprintf(" +%d", len(now)-1)
 		}
 		g.Rows = append(g.Rows, layout.Row{Cells: []string{
-			stored.Percent(float64(m.Self), float64(vs.Samples)), fmt.Sprint(m.Self), fmt.Sprint(m.Total), fmt.Sprint(len(m.Versions)), inUse}, Name: name(m)})
+			stored.Percent(float64(m.Self), float64(vs.Samples)), fmt.Sprint(m.Self), fmt.Sprint(m.Total),
+			fmt.Sprint(len(m.Versions)), inUse}, Name: name(m)})
 	}
 	g.Write(out, opts.Width)
 	if len(rest) > 0 {
@@ -153,19 +155,20 @@ func (vs *Versions) write(out *bufio.Writer, p *pprof.Profile, opts *report.View
 		}
 		return fmt.Sprintf("%d  %s", m.Total, level)
 	})
-	vs.writeList(out, opts, "Optimised code given up again and again (times, last reason)", sampled, func(m *Method) string {
-		seen, counted := m.Deoptimized()
-		if max(seen, counted) < oftenGivenUp {
-			return ""
-		}
-		reason := "-"
-		for _, v := range m.Versions {
-			if v.Optimized() && v.Ended() {
-				reason = v.End()
+	vs.writeList(out, opts, "Optimised code given up again and again (times, last reason)", sampled,
+		func(m *Method) string {
+			seen, counted := m.Deoptimized()
+			if max(seen, counted) < oftenGivenUp {
+				return ""
 			}
-		}
-		return fmt.Sprintf("%d  %s", max(seen, counted), reason)
-	})
+			reason := "-"
+			for _, v := range m.Versions {
+				if v.Optimized() && v.Ended() {
+					reason = v.End()
+				}
+			}
+			return fmt.Sprintf("%d  %s", max(seen, counted), reason)
+		})
 	vs.writeList(out, opts, "Recompiled at the same level (times)", sampled, func(m *Method) string {
 		if n := m.Recompiled(); n > 0 {
 			return fmt.Sprint(n)
@@ -173,16 +176,20 @@ func (vs *Versions) write(out *bufio.Writer, p *pprof.Profile, opts *report.View
 		return ""
 	})
 	out.WriteByte('\n')
-	layout.Fold(out, "self: samples in code of the method, with what is inlined there; total: with that code on the stack. "+
+	layout.Fold(out, "self: samples in code of the method, with what is inlined there; total: with that code on the "+
+		"stack. "+
 		"For the history of one: report --view=versions METHOD FILE", opts.Width)
 }
 
 // writeList writes the methods for which cells returns something.
-func (vs *Versions) writeList(out *bufio.Writer, opts *report.ViewOptions, title string, list []*Method, cells func(*Method) string) {
+func (vs *Versions) writeList(
+	out *bufio.Writer, opts *report.ViewOptions, title string, list []*Method, cells func(*Method) string,
+) {
 	var g layout.Grid
 	for _, m := range list {
 		if text := cells(m); text != "" {
-			g.Rows = append(g.Rows, layout.Row{Cells: strings.Split(text, "  "), Name: func(width int) string { return layout.Shorten(m.Name, width) }})
+			g.Rows = append(g.Rows, layout.Row{Cells: strings.Split(text, "  "),
+				Name: func(width int) string { return layout.Shorten(m.Name, width) }})
 		}
 	}
 	if len(g.Rows) == 0 {
@@ -198,10 +205,12 @@ func (vs *Versions) writeList(out *bufio.Writer, opts *report.ViewOptions, title
 }
 
 func (vs *Versions) writeMethod(out *bufio.Writer, p *pprof.Profile, m *Method, opts *report.ViewOptions) {
-	layout.Fold(out, fmt.Sprintf("Code versions of %s, %s (pid %d)%s", m.SystemName, m.Comm, m.PID, stacks.Elapsed(p)), opts.Width)
+	layout.Fold(out, fmt.Sprintf("Code versions of %s, %s (pid %d)%s", m.SystemName, m.Comm, m.PID, stacks.Elapsed(p)),
+		opts.Width)
 	layout.Fold(out, m.Timeline(), opts.Width)
 	out.WriteByte('\n')
-	g := layout.Grid{Head: []layout.Row{{Cells: []string{"from s", "until s", "size", "self", "total", "inlined"}, Name: layout.Heading("version")}}}
+	g := layout.Grid{Head: []layout.Row{{Cells: []string{"from s", "until s", "size", "self", "total", "inlined"},
+		Name: layout.Heading("version")}}}
 	for _, v := range m.Versions {
 		size := "?"
 		if v.Size > 0 {
@@ -215,32 +224,39 @@ func (vs *Versions) writeMethod(out *bufio.Writer, p *pprof.Profile, m *Method, 
 		if until == "" {
 			until = "-"
 		}
-		g.Rows = append(g.Rows, layout.Row{Cells: []string{v.Began(), until, size, fmt.Sprint(v.Self), fmt.Sprint(v.Total), fmt.Sprint(len(v.Inlined))},
+		g.Rows = append(g.Rows, layout.Row{Cells: []string{v.Began(), until, size, fmt.Sprint(v.Self),
+			fmt.Sprint(v.Total), fmt.Sprint(len(v.Inlined))},
 			Name: func(int) string { return text }})
 	}
 	g.Write(out, opts.Width)
 	if m.Interpreted > 0 {
-		fmt.Fprintf(out, "%s with the method interpreted\n", layout.ManyOf(strconv.FormatUint(m.Interpreted, 10), "samples"))
+		fmt.Fprintf(out, "%s with the method interpreted\n", layout.ManyOf(strconv.FormatUint(m.Interpreted, 10),
+			"samples"))
 	}
 	vs.writeInlined(out, m, opts)
 	for _, v := range m.Versions {
 		for _, t := range v.Traps {
-			layout.Fold(out, fmt.Sprintf("#%d: trap %s in %s, %s", v.ID, t.Reason, t.Method, stored.Plural(t.Count, "time")), opts.Width)
+			layout.Fold(out, fmt.Sprintf("#%d: trap %s in %s, %s", v.ID, t.Reason, t.Method,
+				stored.Plural(t.Count, "time")), opts.Width)
 		}
 	}
 	if _, counted := m.Deoptimized(); counted >= 0 {
-		fmt.Fprintf(out, "the JVM gave up optimised code of the method %s since it started\n", stored.Plural(counted, "time"))
+		fmt.Fprintf(out, "the JVM gave up optimised code of the method %s since it started\n",
+			stored.Plural(counted, "time"))
 	}
 	if list := vs.CompareVersions(p, m); len(list) > 0 {
 		out.WriteByte('\n')
 		for _, c := range list {
 			layout.Fold(out, c.Sentence(), opts.Width)
 		}
-		layout.Fold(out, "Versions that ran one after the other also differ in warm-up and input: a difference is not the compiler's alone.", opts.Width)
+		layout.Fold(out, "Versions that ran one after the other also differ in warm-up and input: a difference is "+
+			"not the compiler's alone.", opts.Width)
 	}
 	out.WriteByte('\n')
-	layout.Fold(out, "from: when the JVM announced the version, ≤ when the agent first met it; until: given up between two looks of the agent; "+
-		"traps: counted in the version's methods from its first sample until it was given up, by other code with the same methods, too", opts.Width)
+	layout.Fold(out, "from: when the JVM announced the version, ≤ when the agent first met it; until: given up "+
+		"between two looks of the agent; "+
+		"traps: counted in the version's methods from its first sample until it was given up, by other code with the "+
+		"same methods, too", opts.Width)
 }
 
 // writeInlined writes what each version has inlined that the one before has not, and the other way

@@ -26,7 +26,8 @@ func eventTotals() []eventTotal {
 	return []eventTotal{
 		{profile.Allocations, &kind{
 			total: prometheus.NewDesc("vmprof_allocated_bytes_total",
-				"Bytes allocated by the processes of the busiest services, estimated from sampled allocations; all other services are in service=\"(other)\".",
+				"Bytes allocated by the processes of the busiest services, estimated from sampled allocations; all "+
+					"other services are in service=\"(other)\".",
 				[]string{"service"}, nil),
 			measure: func(p *profile.Profile) usage { return eventUsage(p, profile.Allocations) },
 			unit:    1,
@@ -35,7 +36,9 @@ func eventTotals() []eventTotal {
 		}},
 		{profile.Locks, &kind{
 			total: prometheus.NewDesc("vmprof_lock_delay_seconds_total",
-				"Time that threads of the busiest services waited for locks, by kind: spin, block, park or enter; and wait, which is a wait for work, not contention. All other services are in service=\"(other)\".",
+				"Time that threads of the busiest services waited for locks, by kind: spin, block, park or enter; "+
+					"and wait, which is a wait for work, not contention. All other services are in "+
+					"service=\"(other)\".",
 				[]string{"service", "kind"}, nil),
 			measure: func(p *profile.Profile) usage { return eventUsage(p, profile.Locks) },
 			unit:    float64(time.Second),
@@ -44,7 +47,9 @@ func eventTotals() []eventTotal {
 		}},
 		{profile.OffCPU, &kind{
 			total: prometheus.NewDesc("vmprof_offcpu_seconds_total",
-				"Time that threads of the busiest services used no CPU, all threads together, by cause: runnable is time on run queues, throttled is that of a CPU quota; all other services are in service=\"(other)\".",
+				"Time that threads of the busiest services used no CPU, all threads together, by cause: runnable is "+
+					"time on run queues, throttled is that of a CPU quota; all other services are in "+
+					"service=\"(other)\".",
 				[]string{"service", "cause"}, nil),
 			measure: func(p *profile.Profile) usage { return eventUsage(p, profile.OffCPU) },
 			unit:    float64(time.Second),
@@ -53,7 +58,8 @@ func eventTotals() []eventTotal {
 		}},
 		{profile.Wall, &kind{
 			total: prometheus.NewDesc("vmprof_wall_seconds_total",
-				"Time of the threads of the busiest services, all threads together, by cause: running is time on a CPU, the others are time off it; all other services are in service=\"(other)\".",
+				"Time of the threads of the busiest services, all threads together, by cause: running is time on a "+
+					"CPU, the others are time off it; all other services are in service=\"(other)\".",
 				[]string{"service", "cause"}, nil),
 			measure: func(p *profile.Profile) usage { return eventUsage(p, profile.Wall) },
 			unit:    float64(time.Second),
@@ -62,7 +68,8 @@ func eventTotals() []eventTotal {
 		}},
 		{profile.Pauses, &kind{
 			total: prometheus.NewDesc("vmprof_stopped_seconds_total",
-				"Time in safepoint pauses of the VMs of the busiest services; all other services are in service=\"(other)\".",
+				"Time in safepoint pauses of the VMs of the busiest services; all other services are in "+
+					"service=\"(other)\".",
 				[]string{"service"}, nil),
 			measure: func(p *profile.Profile) usage { return eventUsage(p, profile.Pauses) },
 			unit:    float64(time.Second),
@@ -147,25 +154,37 @@ func eventFamilies() []family {
 	return []family{
 		// Events, if they are recorded: attempted = delivered + dropped; delivered = folded +
 		// discarded.
-		ofEvents("vmprof_event_samples_attempted_total", "Events, such as allocations, that the kernel side began to record; the sum of delivered and dropped once the ring is drained.", "",
+		ofEvents("vmprof_event_samples_attempted_total",
+			"Events, such as allocations, that the kernel side began to record; the sum of delivered and dropped "+
+				"once the ring is drained.", "",
 			func(c *profile.EventCounts, y yield) { y(float64(c.Attempted)) }),
-		ofEvents("vmprof_event_samples_delivered_total", "Events that user space received; the sum of folded and discarded.", "",
+		ofEvents("vmprof_event_samples_delivered_total",
+			"Events that user space received; the sum of folded and discarded.", "",
 			func(c *profile.EventCounts, y yield) { y(float64(c.Delivered)) }),
 		ofEvents("vmprof_event_samples_dropped_total", "Events lost between kernel and user space, by cause.", "cause",
 			func(c *profile.EventCounts, y yield) { each(c.Dropped, y) }),
 		ofEvents("vmprof_event_samples_folded_total", "Events in profiles.", "",
 			func(c *profile.EventCounts, y yield) { y(float64(c.Folded)) }),
-		ofEvents("vmprof_event_samples_discarded_total", "Events that were received but are in no profile, by reason.", "reason",
+		ofEvents("vmprof_event_samples_discarded_total", "Events that were received but are in no profile, by reason.",
+			"reason",
 			func(c *profile.EventCounts, y yield) { each(c.Discarded, y) }),
-		ofEventStats("vmprof_event_wanted_seconds_total", "Time during which events were requested, by kind, summed over the libraries with probes for them.",
+		ofEventStats("vmprof_event_wanted_seconds_total",
+			"Time during which events were requested, by kind, summed over the libraries with probes for them.",
 			func(s *profile.EventStats) map[string]time.Duration { return s.Wanted }),
-		ofEventStats("vmprof_event_observed_seconds_total", "Time during which the probes of events were attached, by kind. In the rest of vmprof_event_wanted_seconds_total they would have exceeded the budget; values are scaled to the whole time.",
+		ofEventStats("vmprof_event_observed_seconds_total",
+			"Time during which the probes of events were attached, by kind. In the rest of "+
+				"vmprof_event_wanted_seconds_total they would have exceeded the budget; values are scaled to the "+
+				"whole "+
+				"time.",
 			func(s *profile.EventStats) map[string]time.Duration { return s.Observed }),
 		ofEvents("vmprof_event_hits_total", "Executions of the events' probes, recorded or not.", "",
 			func(c *profile.EventCounts, y yield) { y(float64(c.Hits)) }),
-		ofEvents("vmprof_event_unattached_hits_total", "Allocations and waits that were not recorded, because the agent had not attached to the JVM yet.", "",
+		ofEvents("vmprof_event_unattached_hits_total",
+			"Allocations and waits that were not recorded, because the agent had not attached to the JVM yet.", "",
 			func(c *profile.EventCounts, y yield) { y(float64(c.Unattached)) }),
-		{"vmprof_offcpu_waits_total", "Times that threads came back to a CPU, by outcome: drawn for a record, thinned (short waits that were not drawn), or refused (a thread was not followed, as there were too many).", "outcome", counterKind, func(s snapshot, y yield) {
+		{"vmprof_offcpu_waits_total", "Times that threads came back to a CPU, by outcome: drawn for a record, " +
+			"thinned (short waits that were not drawn), or refused (a thread was not followed, as there were too " +
+			"many).", "outcome", counterKind, func(s snapshot, y yield) {
 			if s.Events == nil || !slices.Contains(s.Events.Kinds, profile.OffCPU) {
 				return
 			}
@@ -174,15 +193,18 @@ func eventFamilies() []family {
 			y(float64(c.WaitsThinned), "thinned")
 			y(float64(c.WaitsRefused), "refused")
 		}},
-		{"vmprof_offcpu_wakers_total", "Records of who ended a wait (--wakers), by outcome: delivered to user space, or dropped. They count as events, too.", "outcome", counterKind, func(s snapshot, y yield) {
-			if s.Events == nil || !slices.Contains(s.Events.Kinds, profile.OffCPU) && !slices.Contains(s.Events.Kinds, profile.Wall) {
+		{"vmprof_offcpu_wakers_total", "Records of who ended a wait (--wakers), by outcome: delivered to user space, " +
+			"or dropped. They count as events, too.", "outcome", counterKind, func(s snapshot, y yield) {
+			if s.Events == nil || !slices.Contains(s.Events.Kinds, profile.OffCPU) &&
+				!slices.Contains(s.Events.Kinds, profile.Wall) {
 				return
 			}
 			c := &s.Events.EventCounts
 			y(float64(c.Wakers-min(c.WakersLost, c.Wakers)), "delivered")
 			y(float64(c.WakersLost), "dropped")
 		}},
-		ofEvents("vmprof_event_cost_seconds_total", "CPU time of the profiled processes that recording events used, by the measured cost of a hit.", "",
+		ofEvents("vmprof_event_cost_seconds_total",
+			"CPU time of the profiled processes that recording events used, by the measured cost of a hit.", "",
 			func(c *profile.EventCounts, y yield) { y(c.Cost.Seconds()) }),
 	}
 }

@@ -17,7 +17,8 @@ import (
 func totals(e *Exporter) map[string]string {
 	series := make(map[string]string)
 	for key, value := range allSeries(e) {
-		if strings.HasPrefix(key, "vmprof_allocated_") || strings.HasPrefix(key, "vmprof_lock_") || strings.HasPrefix(key, "vmprof_stopped_") {
+		if strings.HasPrefix(key, "vmprof_allocated_") || strings.HasPrefix(key, "vmprof_lock_") ||
+			strings.HasPrefix(key, "vmprof_stopped_") {
 			series[key] = value
 		}
 	}
@@ -57,7 +58,8 @@ func TestEventsBounded(t *testing.T) {
 			for j := range 10 {
 				locks.Rows = append(locks.Rows, lock(fmt.Sprint("kind", j), 1e9*size))
 			}
-			pr.Events = []*profile.Events{{Kind: profile.Allocations, Rows: []profile.EventRow{{Values: [3]float64{1, size}}}}, locks}
+			pr.Events = []*profile.Events{{Kind: profile.Allocations,
+				Rows: []profile.EventRow{{Values: [3]float64{1, size}}}}, locks}
 		}
 		e.Observe(p)
 	}

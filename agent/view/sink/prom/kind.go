@@ -23,7 +23,9 @@ type kind struct {
 
 var cpuTime = &kind{
 	total: prometheus.NewDesc("vmprof_cpu_seconds_total",
-		"CPU time with the method as the leaf ([inlined in M] is M or a method inlined in it), of the hottest methods of the busiest services; all others are in method=\"(other)\" or service=\"(other)\", so that sums are complete.",
+		"CPU time with the method as the leaf ([inlined in M] is M or a method inlined in it), of the hottest "+
+			"methods of the busiest services; all others are in method=\"(other)\" or service=\"(other)\", so that "+
+			"sums are complete.",
 		[]string{"service", "runtime", "method"}, nil),
 	methodsFolded: prometheus.NewDesc("vmprof_methods_folded",
 		"Distinct methods of the last window that are aggregated in method=\"(other)\".",
@@ -48,13 +50,18 @@ func callCount(engine string) *kind {
 	of := prometheus.Labels{"engine": engine}
 	return &kind{
 		total: prometheus.NewDesc("vmprof_calls_total",
-			"Calls of the most called methods of the services with most calls, by engine. With basis=\"sampled\" the numbers are the observed calls, weighted by the call rate: shares compare, totals are rough. With any other basis they are all calls, counted or estimated. Do not compare numbers of different engines. Everything else of the engine is in method=\"(other)\" or service=\"(other)\".",
+			"Calls of the most called methods of the services with most calls, by engine. With basis=\"sampled\" the "+
+				"numbers are the observed calls, weighted by the call rate: shares compare, totals are rough. With "+
+				"any other basis they are all calls, counted or estimated. Do not compare numbers of different "+
+				"engines. Everything else of the engine is in method=\"(other)\" or service=\"(other)\".",
 			[]string{"service", "runtime", "basis", "method"}, of),
 		methodsFolded: prometheus.NewDesc("vmprof_called_methods_folded",
-			"Distinct called methods of the last window that are aggregated in method=\"(other)\" of the engine's calls.",
+			"Distinct called methods of the last window that are aggregated in method=\"(other)\" of the engine's "+
+				"calls.",
 			[]string{"service"}, of),
 		servicesFolded: prometheus.NewDesc("vmprof_calling_services_folded",
-			"Distinct services with calls in the last window that are aggregated in service=\"(other)\" of the engine's calls.",
+			"Distinct services with calls in the last window that are aggregated in service=\"(other)\" of the "+
+				"engine's calls.",
 			nil, of),
 		measure: func(p *profile.Profile) usage { return calledMethods(p, engine) },
 		unit:    1,

@@ -8,7 +8,9 @@ import (
 )
 
 var passwordChecks = prometheus.NewDesc("vmprof_http_password_checks_total",
-	"Requests with a password (basic_auth_users of --web.config.file), by result: right, wrong, remembered (right, and used within the last 10 minutes), shared (with another request, for which it is being checked), or refused (status 429, as the address sent too many wrong ones or too many wait).",
+	"Requests with a password (basic_auth_users of --web.config.file), by result: right, wrong, remembered (right, "+
+		"and used within the last 10 minutes), shared (with another request, for which it is being checked), or "+
+		"refused (status 429, as the address sent too many wrong ones or too many wait).",
 	[]string{"result"}, nil)
 
 // passwordCollector has what became of passwords in requests, by result.

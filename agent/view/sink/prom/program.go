@@ -15,11 +15,15 @@ const customPrefix = "vmprof_custom_"
 
 var (
 	execRuns = prometheus.NewDesc("vmprof_window_exec_runs_total",
-		"Answers of the program of --window-exec, one for each window and recorded kind of events. Its metrics begin with vmprof_custom_.", nil, nil)
+		"Answers of the program of --window-exec, one for each window and recorded kind of events. Its metrics begin "+
+			"with vmprof_custom_.", nil, nil)
 	execFailed = prometheus.NewDesc("vmprof_window_exec_failures_total",
-		"Windows without an answer, by cause: busy (the one before was not done), timeout (killed), exit (a code or a signal), output (too long; killed), format (no metrics, too many, or labels that are refused), start (not found, or others may write to it) or runner (nothing can run until the agent is started again).",
+		"Windows without an answer, by cause: busy (the one before was not done), timeout (killed), exit (a code or "+
+			"a signal), output (too long; killed), format (no metrics, too many, or labels that are refused), start "+
+			"(not found, or others may write to it) or runner (nothing can run until the agent is started again).",
 		[]string{"cause"}, nil)
-	execSeries = prometheus.NewDesc("vmprof_window_exec_series", "Series that the program of --window-exec has.", nil, nil)
+	execSeries = prometheus.NewDesc("vmprof_window_exec_series", "Series that the program of --window-exec has.", nil,
+		nil)
 )
 
 // programCollector has the metrics about a program, and those that it reports.

@@ -89,7 +89,8 @@ func New(source Source, o *Options) (*Exporter, error) {
 		collectors.NewGoCollector(collectors.WithGoCollectorMemStatsMetricsDisabled()),
 	}
 	if !o.NoTime {
-		e.hot = newRankedUsage(cpuTime, orDefault(o.MaxMethods, DefaultMaxMethods), orDefault(o.MaxServices, DefaultMaxServices))
+		e.hot = newRankedUsage(cpuTime, orDefault(o.MaxMethods, DefaultMaxMethods),
+			orDefault(o.MaxServices, DefaultMaxServices))
 		all = append(all, e.hot)
 	}
 	if o.Rules != nil {
@@ -104,13 +105,16 @@ func New(source Source, o *Options) (*Exporter, error) {
 	if o.TLSFailures != nil {
 		all = append(all, prometheus.NewCounterFunc(prometheus.CounterOpts{
 			Name: "vmprof_http_tls_config_failures_total",
-			Help: "Times that TLS could not be configured from --web.config.file and the files that it names: at a handshake that failed, and every 10 s while it is so. New TLS connections are refused meanwhile; the log has the error.",
+			Help: "Times that TLS could not be configured from --web.config.file and the files that it names: at a " +
+				"handshake that failed, and every 10 s while it is so. New TLS connections are refused meanwhile; " +
+				"the log has the error.",
 		}, func() float64 { return float64(o.TLSFailures()) }))
 	}
 	services := orDefault(o.MaxServices, DefaultMaxServices)
 	all = append(all, &serviceInfo{source: source, ranked: e.hot, most: infosPerService * services})
 	for _, engine := range o.Engines {
-		c := newRankedUsage(callCount(engine), orDefault(o.MaxMethods, DefaultMaxMethods), orDefault(o.MaxServices, DefaultMaxServices))
+		c := newRankedUsage(callCount(engine), orDefault(o.MaxMethods, DefaultMaxMethods),
+			orDefault(o.MaxServices, DefaultMaxServices))
 		e.called = append(e.called, c)
 		all = append(all, c)
 	}

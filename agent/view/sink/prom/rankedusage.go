@@ -141,7 +141,8 @@ func (h *rankedUsage) Collect(ch chan<- prometheus.Metric) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	emit := func(c counter, service string, m method) {
-		ch <- prometheus.MustNewConstMetricWithCreatedTimestamp(h.kind.total, prometheus.CounterValue, float64(c.value)/h.kind.unit, c.created, h.kind.labels(service, m)...)
+		ch <- prometheus.MustNewConstMetricWithCreatedTimestamp(h.kind.total, prometheus.CounterValue,
+			float64(c.value)/h.kind.unit, c.created, h.kind.labels(service, m)...)
 	}
 	for m, c := range h.other {
 		emit(c, other, m)
@@ -159,7 +160,8 @@ func (h *rankedUsage) Collect(ch chan<- prometheus.Metric) {
 			emit(c, name, m)
 		}
 		if h.kind.methodsFolded != nil {
-			ch <- prometheus.MustNewConstMetric(h.kind.methodsFolded, prometheus.GaugeValue, float64(e.value.folded), name)
+			ch <- prometheus.MustNewConstMetric(h.kind.methodsFolded, prometheus.GaugeValue, float64(e.value.folded),
+				name)
 		}
 	}
 	if h.kind.servicesFolded == nil {

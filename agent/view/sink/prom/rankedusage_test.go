@@ -31,7 +31,8 @@ type testProcess struct {
 // window makes the profile of the n-th window of 10 s. A function named "" is a sample without a
 // stack.
 func window(n int, procs ...testProcess) *profile.Profile {
-	p := &profile.Profile{Start: epoch.Add(time.Duration(n) * 10 * time.Second), Duration: 10 * time.Second, Period: period}
+	p := &profile.Profile{Start: epoch.Add(time.Duration(n) * 10 * time.Second), Duration: 10 * time.Second,
+		Period: period}
 	for i, pr := range procs {
 		tree := new(cct.Tree[symbol.Symbol])
 		for function, samples := range pr.samples {
@@ -107,7 +108,8 @@ func TestRankedUsage(t *testing.T) {
 		want    string // series after the last window
 	}{
 		{"methods, the rest, and runtimes apart",
-			[][]testProcess{{shop(samples{"get": 90, "put": 70, "hash": 60, "": 5}), {"shop", "", samples{"memcpy": 80}}}},
+			[][]testProcess{{shop(samples{"get": 90, "put": 70, "hash": 60, "": 5}),
+				{"shop", "", samples{"memcpy": 80}}}},
 			"(other) hotspot shop = 135\nget hotspot shop = 90\nmemcpy native shop = 80"},
 		{"processes of one service add up",
 			[][]testProcess{{shop(samples{"get": 90}), shop(samples{"get": 10})}},
@@ -119,7 +121,8 @@ func TestRankedUsage(t *testing.T) {
 			[][]testProcess{{shop(samples{"a": 50, "b": 60})}, {shop(samples{"c": 500})}, {shop(samples{"a": 2000})}},
 			"a hotspot shop = 2050\nc hotspot shop = 500"},
 		{"services beyond the bound are one",
-			[][]testProcess{{shop(samples{"a": 50}), {"cart", "hotspot", samples{"a": 40}}, {"bash", "", samples{"x": 30}}, {"sshd", "", samples{"y": 20}}}},
+			[][]testProcess{{shop(samples{"a": 50}), {"cart", "hotspot", samples{"a": 40}},
+				{"bash", "", samples{"x": 30}}, {"sshd", "", samples{"y": 20}}}},
 			"(other) native (other) = 50\na hotspot cart = 40\na hotspot shop = 50"},
 		{"a service that loses its place goes on where it stopped",
 			[][]testProcess{
@@ -131,7 +134,8 @@ func TestRankedUsage(t *testing.T) {
 			[][]testProcess{{shop(samples{"(other)": 90, "a": 50}), {"(other)", "hotspot", samples{"a": 900}}}},
 			"(other) hotspot (other) = 900\n(other) hotspot shop = 90\na hotspot shop = 50"},
 		{"names that look the same are the same",
-			[][]testProcess{{shop(samples{"L$$Lambda$1/0x0000000840066040.f": 20, "L$$Lambda$2/0x0000000840066840.f": 30, "n\x00": 1, "n\x01": 19})}},
+			[][]testProcess{{shop(samples{"L$$Lambda$1/0x0000000840066040.f": 20,
+				"L$$Lambda$2/0x0000000840066840.f": 30, "n\x00": 1, "n\x01": 19})}},
 			"L$$Lambda.f hotspot shop = 50\nn? hotspot shop = 20"},
 		{"cold methods and services have no series",
 			[][]testProcess{{shop(samples{"a": 100, "b": 12}), {"cron", "", samples{"c": 12}}}},

@@ -21,11 +21,14 @@ func (r recording) Stats() profile.Stats { return r.stats }
 // the machine for idle. What is recorded has its accounts before anything happens.
 func TestOnlyWhatIsRecorded(t *testing.T) {
 	var (
-		ofTicks  = []string{"vmprof_samples_", "vmprof_sample_contexts_", "vmprof_kept_stacks_", "vmprof_ticks_", "vmprof_ring_received_", "vmprof_bpf_sample_"}
-		ofTime   = []string{"vmprof_cpu_seconds_total", "vmprof_methods_folded", "vmprof_services_folded", "vmprof_frames_"}
+		ofTicks = []string{"vmprof_samples_", "vmprof_sample_contexts_", "vmprof_kept_stacks_", "vmprof_ticks_",
+			"vmprof_ring_received_", "vmprof_bpf_sample_"}
+		ofTime = []string{"vmprof_cpu_seconds_total", "vmprof_methods_folded", "vmprof_services_folded",
+			"vmprof_frames_"}
 		ofCalls  = []string{"vmprof_call_samples_", "vmprof_call_hits_", "vmprof_calling_services_folded"}
 		accounts = []string{"vmprof_event_samples_", "vmprof_event_hits_", "vmprof_event_cost_"}
-		totals   = []string{"vmprof_allocated_bytes_total", "vmprof_lock_delay_seconds_total", "vmprof_stopped_seconds_total", "vmprof_offcpu_seconds_total", "vmprof_wall_seconds_total"}
+		totals   = []string{"vmprof_allocated_bytes_total", "vmprof_lock_delay_seconds_total",
+			"vmprof_stopped_seconds_total", "vmprof_offcpu_seconds_total", "vmprof_wall_seconds_total"}
 	)
 	events := func(kinds ...profile.EventKind) (on [profile.EventKinds]bool) {
 		for _, kind := range kinds {
@@ -40,12 +43,18 @@ func TestOnlyWhatIsRecorded(t *testing.T) {
 		want    []string // prefixes of series, of those above
 	}{
 		{"time", profile.Stats{Ticks: true, Time: true}, Options{}, slices.Concat(ofTicks, ofTime)},
-		{"calls", profile.Stats{Ticks: true, Calls: &profile.CallStats{}}, Options{NoTime: true, Engines: engines}, slices.Concat(ofTicks, ofCalls)},
-		{"allocations", profile.Stats{Events: &profile.EventStats{}}, Options{NoTime: true, Events: events(profile.Allocations)}, append(totals[:1:1], accounts...)},
-		{"values", profile.Stats{Events: &profile.EventStats{}}, Options{NoTime: true, Events: events(profile.Values)}, accounts},
-		{"locks and pauses", profile.Stats{Events: &profile.EventStats{}}, Options{NoTime: true, Events: events(profile.Locks, profile.Pauses)}, slices.Concat(totals[1:3], accounts)},
-		{"off-CPU time", profile.Stats{Events: &profile.EventStats{}}, Options{NoTime: true, Events: events(profile.OffCPU)}, append(totals[3:4:4], accounts...)},
-		{"wall time", profile.Stats{Ticks: true, Time: true, Events: &profile.EventStats{}}, Options{Events: events(profile.Wall)}, slices.Concat(ofTicks, ofTime, totals[4:5], accounts)},
+		{"calls", profile.Stats{Ticks: true, Calls: &profile.CallStats{}}, Options{NoTime: true, Engines: engines},
+			slices.Concat(ofTicks, ofCalls)},
+		{"allocations", profile.Stats{Events: &profile.EventStats{}},
+			Options{NoTime: true, Events: events(profile.Allocations)}, append(totals[:1:1], accounts...)},
+		{"values", profile.Stats{Events: &profile.EventStats{}}, Options{NoTime: true, Events: events(profile.Values)},
+			accounts},
+		{"locks and pauses", profile.Stats{Events: &profile.EventStats{}},
+			Options{NoTime: true, Events: events(profile.Locks, profile.Pauses)}, slices.Concat(totals[1:3], accounts)},
+		{"off-CPU time", profile.Stats{Events: &profile.EventStats{}},
+			Options{NoTime: true, Events: events(profile.OffCPU)}, append(totals[3:4:4], accounts...)},
+		{"wall time", profile.Stats{Ticks: true, Time: true, Events: &profile.EventStats{}},
+			Options{Events: events(profile.Wall)}, slices.Concat(ofTicks, ofTime, totals[4:5], accounts)},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			e, err := New(recording{stats: tt.stats}, &tt.options)
@@ -57,8 +66,10 @@ func TestOnlyWhatIsRecorded(t *testing.T) {
 				{Kind: profile.Allocations, Rows: []profile.EventRow{{Values: [3]float64{1, 64}}}},
 				{Kind: profile.Locks, Rows: []profile.EventRow{lock("block", 1e9)}},
 				{Kind: profile.Pauses, Rows: []profile.EventRow{{Values: [3]float64{1, 1e9}}}},
-				{Kind: profile.OffCPU, Rows: []profile.EventRow{{EventLabels: profile.EventLabels{What: "socket"}, Values: [3]float64{1, 1e9}}}},
-				{Kind: profile.Wall, Rows: []profile.EventRow{{EventLabels: profile.EventLabels{What: "running"}, Values: [3]float64{1e9}}}},
+				{Kind: profile.OffCPU, Rows: []profile.EventRow{{EventLabels: profile.EventLabels{What: "socket"},
+					Values: [3]float64{1, 1e9}}}},
+				{Kind: profile.Wall, Rows: []profile.EventRow{{EventLabels: profile.EventLabels{What: "running"},
+					Values: [3]float64{1e9}}}},
 			}
 			p.Counts.Truncated = map[string]uint64{"depth": 1}
 			p.Processes[0].Contexts = &profile.Contexts{Mode: profile.ContextChain}

@@ -8,13 +8,21 @@ import (
 
 var (
 	ruleSums = map[string]*prometheus.Desc{
-		"seconds": prometheus.NewDesc("vmprof_rule_seconds_total", "Sum over all windows by a rule (--rule) of times: CPU time, waits, pauses.", []string{"rule", "group"}, nil),
-		"bytes":   prometheus.NewDesc("vmprof_rule_bytes_total", "Sum over all windows by a rule (--rule) of bytes.", []string{"rule", "group"}, nil),
-		"count":   prometheus.NewDesc("vmprof_rule_count_total", "Sum over all windows by a rule (--rule) of counts: samples, calls, objects.", []string{"rule", "group"}, nil),
+		"seconds": prometheus.NewDesc("vmprof_rule_seconds_total",
+			"Sum over all windows by a rule (--rule) of times: CPU time, waits, pauses.", []string{"rule", "group"},
+			nil),
+		"bytes": prometheus.NewDesc("vmprof_rule_bytes_total", "Sum over all windows by a rule (--rule) of bytes.",
+			[]string{"rule", "group"}, nil),
+		"count": prometheus.NewDesc("vmprof_rule_count_total",
+			"Sum over all windows by a rule (--rule) of counts: samples, calls, objects.", []string{"rule", "group"},
+			nil),
 	}
-	ruleShares = prometheus.NewDesc("vmprof_rule_share_ratio", "Share of the last window by a rule with share (--rule), from 0 to 1. Absent if the rule failed.", []string{"rule", "group"}, nil)
+	ruleShares = prometheus.NewDesc("vmprof_rule_share_ratio",
+		"Share of the last window by a rule with share (--rule), from 0 to 1. Absent if the rule failed.",
+		[]string{"rule", "group"}, nil)
 	ruleFailed = prometheus.NewDesc("vmprof_rule_failures_total",
-		"Windows without a value of a rule, by cause: busy (the window before was not done), timeout (all rules took more than a second), cost (too many steps for one sample) or error (logged).",
+		"Windows without a value of a rule, by cause: busy (the window before was not done), timeout (all rules took "+
+			"more than a second), cost (too many steps for one sample) or error (logged).",
 		[]string{"rule", "cause"}, nil)
 )
 

@@ -38,7 +38,8 @@ func selfTimes(p *profile.Profile) usage {
 		methods := times.of(service)
 		for _, thread := range proc.Threads {
 			if thread.Unseen > 0 {
-				methods[method{runtime: runtime, name: methodLabel(labels, thread.UnseenIn.Value().Function)}] += uint64(thread.Unseen)
+				methods[method{runtime: runtime, name: methodLabel(labels,
+					thread.UnseenIn.Value().Function)}] += uint64(thread.Unseen)
 			}
 			if thread.Tree == nil {
 				continue

@@ -32,7 +32,8 @@ func (c counter) plus(value uint64, created time.Time) counter {
 func newService(maxMethods int, floor float64) *service {
 	return &service{
 		methods: newRanking[method, counter](maxMethods, floor, func(a, b method) int {
-			return cmp.Or(strings.Compare(a.name, b.name), strings.Compare(a.runtime, b.runtime), strings.Compare(a.basis, b.basis))
+			return cmp.Or(strings.Compare(a.name, b.name), strings.Compare(a.runtime, b.runtime),
+				strings.Compare(a.basis, b.basis))
 		}),
 		other: make(map[method]counter),
 	}

@@ -11,10 +11,12 @@ import (
 
 var (
 	serviceInfoDesc = prometheus.NewDesc("vmprof_service_info",
-		"Always 1; its labels say where a running service runs: container, pod and namespace, as far as cgroup, host name and environment say, and the main class or jar of a JVM.",
+		"Always 1; its labels say where a running service runs: container, pod and namespace, as far as cgroup, host "+
+			"name and environment say, and the main class or jar of a JVM.",
 		[]string{"service", "container_id", "pod_uid", "pod", "namespace", "main"}, nil)
 	serviceInfoOmitted = prometheus.NewDesc("vmprof_service_info_omitted",
-		"Places of running services that have no series of vmprof_service_info, because their service has none of its own or there are too many.", nil, nil)
+		"Places of running services that have no series of vmprof_service_info, because their service has none of "+
+			"its own or there are too many.", nil, nil)
 )
 
 // infosPerService is how many series of vmprof_service_info there are for each service that may
@@ -57,7 +59,8 @@ func (c *serviceInfo) Collect(ch chan<- prometheus.Metric) {
 		list = append(list, w)
 	}
 	slices.SortFunc(list, func(a, b profile.Workload) int {
-		return cmp.Or(cmp.Compare(a.Service, b.Service), cmp.Compare(a.ContainerID, b.ContainerID), cmp.Compare(a.PodUID, b.PodUID),
+		return cmp.Or(cmp.Compare(a.Service, b.Service), cmp.Compare(a.ContainerID, b.ContainerID),
+			cmp.Compare(a.PodUID, b.PodUID),
 			cmp.Compare(a.Pod, b.Pod), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Main, b.Main))
 	})
 	if len(list) > c.most {
@@ -65,7 +68,8 @@ func (c *serviceInfo) Collect(ch chan<- prometheus.Metric) {
 		list = list[:c.most]
 	}
 	for _, w := range list {
-		ch <- prometheus.MustNewConstMetric(serviceInfoDesc, gaugeKind, 1, w.Service, w.ContainerID, w.PodUID, w.Pod, w.Namespace, w.Main)
+		ch <- prometheus.MustNewConstMetric(serviceInfoDesc, gaugeKind, 1, w.Service, w.ContainerID, w.PodUID, w.Pod,
+			w.Namespace, w.Main)
 	}
 	ch <- prometheus.MustNewConstMetric(serviceInfoOmitted, gaugeKind, float64(omitted))
 }

@@ -55,7 +55,8 @@ var (
 func ShopCalls() *profile.Profile {
 	at := func(line, offset int32) profile.Site { return profile.Site{Line: line, Offset: offset} }
 	p := &profile.Profile{
-		Start: time.Unix(1_700_000_000, 0), Duration: 10 * time.Second, Period: 10 * time.Millisecond, Event: "cpu-clock",
+		Start: time.Unix(1_700_000_000, 0), Duration: 10 * time.Second, Period: 10 * time.Millisecond,
+		Event: "cpu-clock",
 		Processes: []*profile.Process{
 			{
 				PID: 1234, Comm: "java", Runtime: "hotspot", Service: "shop.service", Executable: Java,
@@ -80,7 +81,8 @@ func ShopCalls() *profile.Profile {
 			{
 				PID: 77, Comm: "minivm", Executable: Bash,
 				Calls: []*profile.Calls{{
-					Engine: "page", Basis: profile.Sampled, Rate: profile.Rate{Hz: 100, Burst: profile.Burst{Stride: 7, Samples: 32}},
+					Engine: "page", Basis: profile.Sampled, Rate: profile.Rate{Hz: 100,
+						Burst: profile.Burst{Stride: 7, Samples: 32}},
 					Graph: CallGraph(
 						Called{JavaMethod("main"), at(0, 0), JavaMethod("fib"), 40},
 						Called{JavaMethod("fib"), at(3, 11), JavaMethod("fib"), 30},
@@ -93,7 +95,9 @@ func ShopCalls() *profile.Profile {
 	}
 	estimated := p.Processes[0].Calls
 	estimated[0].Intervals, estimated[1].Intervals = Within(estimated[0].Graph, 1.2), Within(estimated[1].Graph, 2)
-	delete(estimated[0].Intervals, profile.Edge{Caller: symbol.Intern(CartTotal), Site: at(42, 15), Callee: symbol.Intern(MapGet)}) // exact
+	// exact
+	delete(estimated[0].Intervals, profile.Edge{Caller: symbol.Intern(CartTotal), Site: at(42, 15),
+		Callee: symbol.Intern(MapGet)})
 	return p
 }
 
@@ -117,7 +121,8 @@ func ShopBoth() *profile.Profile {
 // and in slices of it.
 func ShopCounted() *profile.Profile {
 	edge := profile.Edge{
-		Caller: symbol.Intern(symbol.Frame{Function: "[unknown caller]", Kind: symbol.KindMarker}), Site: profile.Site{Offset: -1},
+		Caller: symbol.Intern(symbol.Frame{Function: "[unknown caller]", Kind: symbol.KindMarker}),
+		Site:   profile.Site{Offset: -1},
 		Callee: symbol.Intern(symbol.Frame{Function: "com.acme.Cart.total", Kind: symbol.KindJIT}),
 	}
 	p := &profile.Profile{Duration: 10 * time.Second}
@@ -127,7 +132,8 @@ func ShopCounted() *profile.Profile {
 		if basis == profile.Estimated {
 			calls.Intervals = map[profile.Edge]profile.Interval{edge: {Low: 1100, High: 1310}}
 		}
-		p.Processes = append(p.Processes, &profile.Process{PID: 1234 + pid, Comm: "java", Runtime: "hotspot", Executable: Java, Calls: []*profile.Calls{calls}})
+		p.Processes = append(p.Processes, &profile.Process{PID: 1234 + pid, Comm: "java", Runtime: "hotspot",
+			Executable: Java, Calls: []*profile.Calls{calls}})
 	}
 	return p
 }
@@ -161,7 +167,8 @@ func CountedWall(calls float64) *profile.Profile {
 	p := Only(profile.Wall)
 	graph := new(profile.Graph)
 	graph.Add(profile.Edge{
-		Caller: symbol.Intern(symbol.Frame{Function: "[unknown caller]", Kind: symbol.KindMarker}), Site: profile.Site{Offset: -1},
+		Caller: symbol.Intern(symbol.Frame{Function: "[unknown caller]", Kind: symbol.KindMarker}),
+		Site:   profile.Site{Offset: -1},
 		Callee: symbol.Intern(symbol.Frame{Function: Checkout.Function, Kind: symbol.KindJIT}),
 	}, calls)
 	p.Processes[1].Calls = []*profile.Calls{{Engine: stored.EngineCount, Basis: profile.Counted, Graph: graph}}

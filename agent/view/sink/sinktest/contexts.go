@@ -29,7 +29,8 @@ func ShopChained() *profile.Profile {
 			Sampled{90, Stack{GetNode, Get, Total, Checkout, CallStub, Run, JavaMain}},
 			Sampled{30, Stack{GetNode, Get, Slow, CallStub, Run, JavaMain}},
 		),
-		worker(profile.Fitted, Sampled{12, Stack{Total, Checkout, CallStub, Run, JavaMain}}, Sampled{1, Stack{Futex, Checkout, CallStub, Run, JavaMain}}),
+		worker(profile.Fitted, Sampled{12, Stack{Total, Checkout, CallStub, Run, JavaMain}},
+			Sampled{1, Stack{Futex, Checkout, CallStub, Run, JavaMain}}),
 		worker(profile.Unplaced, Sampled{4, Stack{Fib, Total}}),
 	}
 	p.Processes[0].Contexts = &profile.Contexts{
@@ -53,7 +54,8 @@ func Entered(stacks ...Sampled) *cct.Tree[symbol.Symbol] {
 			symbols = append(symbols, symbol.Intern(f))
 		}
 		shared := 0
-		for shared < len(before) && shared < len(symbols) && before[len(before)-1-shared] == symbols[len(symbols)-1-shared] {
+		for shared < len(before) && shared < len(symbols) &&
+			before[len(before)-1-shared] == symbols[len(symbols)-1-shared] {
 			shared++
 		}
 		tree.AddNew(symbols, len(symbols)-shared, s.Weight)

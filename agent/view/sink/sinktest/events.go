@@ -34,8 +34,10 @@ func EventsOf(kind profile.EventKind, list ...Event) *profile.Events {
 
 // The frames of an allocation's or a lock's slow path in the VM.
 var (
-	Allocate = symbol.Frame{Function: "MemAllocator::allocate", Kind: symbol.KindNative, Mapping: Libjvm, Address: 0x7e00_0000_3000}
-	Enter    = symbol.Frame{Function: "ObjectMonitor::enter", Kind: symbol.KindNative, Mapping: Libjvm, Address: 0x7e00_0000_4000}
+	Allocate = symbol.Frame{Function: "MemAllocator::allocate", Kind: symbol.KindNative, Mapping: Libjvm,
+		Address: 0x7e00_0000_3000}
+	Enter = symbol.Frame{Function: "ObjectMonitor::enter", Kind: symbol.KindNative, Mapping: Libjvm,
+		Address: 0x7e00_0000_4000}
 )
 
 const Mib = 1 << 20
@@ -50,22 +52,32 @@ func ShopEvents() *profile.Profile {
 	const ms = float64(time.Millisecond)
 	cart := "com.acme.Cart"
 	allocations := EventsOf(profile.Allocations,
-		Event{stack{Allocate, Checkout, CallStub, Run}, labels{Class: "char[]", Place: "young"}, 100, values{60000, 6 * Mib}},
-		Event{stack{Allocate, Checkout, CallStub, Run}, labels{Class: "java.lang.String", Place: "young"}, 50, values{90000, 3 * Mib}},
-		Event{stack{Allocate, Total, Checkout, CallStub, Run}, labels{Class: "byte[]", Place: "humongous"}, 1, values{1, 1 * Mib}},
+		Event{stack{Allocate, Checkout, CallStub, Run}, labels{Class: "char[]", Place: "young"}, 100,
+			values{60000, 6 * Mib}},
+		Event{stack{Allocate, Checkout, CallStub, Run}, labels{Class: "java.lang.String", Place: "young"}, 50,
+			values{90000, 3 * Mib}},
+		Event{stack{Allocate, Total, Checkout, CallStub, Run}, labels{Class: "byte[]", Place: "humongous"}, 1,
+			values{1, 1 * Mib}},
 	)
 	allocations.Basis = []string{"one event for each buffer that a thread fills, weighted by its size"}
 	locks := EventsOf(profile.Locks,
-		Event{stack{Enter, Checkout, CallStub, Run}, labels{Class: cart, Place: "old", What: "block"}, 30, values{30, 30, 600 * ms}},
-		Event{stack{Enter, Checkout, CallStub, Run}, labels{Class: cart, Place: "old", What: "spin"}, 20, values{20, 20, 1 * ms}},
-		Event{stack{Enter, Total, Checkout, CallStub, Run}, labels{Class: "java.util.Hashtable", Place: "young", What: "park"}, 10, values{10, 10, 199 * ms}},
-		Event{stack{Total, Checkout, CallStub, Run}, labels{Class: "java.util.Hashtable", What: "enter"}, 400, values{12000, 0, 0}},
+		Event{stack{Enter, Checkout, CallStub, Run}, labels{Class: cart, Place: "old", What: "block"}, 30,
+			values{30, 30, 600 * ms}},
+		Event{stack{Enter, Checkout, CallStub, Run}, labels{Class: cart, Place: "old", What: "spin"}, 20,
+			values{20, 20, 1 * ms}},
+		Event{stack{Enter, Total, Checkout, CallStub, Run}, labels{Class: "java.util.Hashtable", Place: "young",
+			What: "park"}, 10, values{10, 10, 199 * ms}},
+		Event{stack{Total, Checkout, CallStub, Run}, labels{Class: "java.util.Hashtable", What: "enter"}, 400,
+			values{12000, 0, 0}},
 		Event{stack{Run}, labels{Class: "java.lang.Object", What: "wait"}, 5, values{0, 0, 9000 * ms}},
 	)
 	probed := EventsOf(profile.Values,
-		Event{stack{Checkout, CallStub, Run}, labels{Probe: "hotspot:object__alloc size", Value: "16-31"}, 6, values{60, 1200}},
-		Event{stack{Total, Checkout, CallStub, Run}, labels{Probe: "hotspot:object__alloc size", Value: "8-15"}, 3, values{30, 300}},
-		Event{stack{Total, Checkout, CallStub, Run}, labels{Probe: "hotspot:object__alloc size", Value: "128-255"}, 1, values{10, 2000}},
+		Event{stack{Checkout, CallStub, Run}, labels{Probe: "hotspot:object__alloc size", Value: "16-31"}, 6,
+			values{60, 1200}},
+		Event{stack{Total, Checkout, CallStub, Run}, labels{Probe: "hotspot:object__alloc size", Value: "8-15"}, 3,
+			values{30, 300}},
+		Event{stack{Total, Checkout, CallStub, Run}, labels{Probe: "hotspot:object__alloc size", Value: "128-255"}, 1,
+			values{10, 2000}},
 		Event{stack{Execute}, labels{Probe: "php:function__entry name", Value: "render"}, 2, values{20}},
 		Event{stack{Execute}, labels{Probe: "php:function__entry name", Value: "main"}, 1, values{10}},
 	)
@@ -74,13 +86,16 @@ func ShopEvents() *profile.Profile {
 		Event{nil, labels{What: "Cleanup", Collector: profile.UnnamedCollector}, 10, values{10, 20 * ms}},
 	)
 	faults := EventsOf(profile.Faults,
-		Event{stack{Futex, Allocate, Checkout, CallStub, Run}, labels{Class: cart, Place: "young", Field: "items", Offset: 16}, 60, values{60}},
-		Event{stack{Futex, Allocate, Checkout, CallStub, Run}, labels{Class: cart, Place: "young", Offset: 0}, 20, values{20}},
+		Event{stack{Futex, Allocate, Checkout, CallStub, Run}, labels{Class: cart, Place: "young", Field: "items",
+			Offset: 16}, 60, values{60}},
+		Event{stack{Futex, Allocate, Checkout, CallStub, Run}, labels{Class: cart, Place: "young", Offset: 0}, 20,
+			values{20}},
 		Event{stack{Futex, Gc}, labels{Place: "native"}, 20, values{20}},
 	)
 	barriers := EventsOf(profile.Barriers,
 		Event{stack{Checkout, CallStub, Run}, labels{Class: cart, Place: "old"}, 30, values{7680}},
-		Event{stack{Checkout, CallStub, Run}, labels{Class: "java.lang.Object[]", Place: "humongous"}, 10, values{2560}},
+		Event{stack{Checkout, CallStub, Run}, labels{Class: "java.lang.Object[]", Place: "humongous"}, 10,
+			values{2560}},
 		Event{stack{Total, Checkout, CallStub, Run}, labels{Place: "old"}, 20, values{5120}},
 	)
 	cycles := EventsOf(profile.Cycles,
@@ -88,19 +103,24 @@ func ShopEvents() *profile.Profile {
 		Event{stack{Futex, Checkout, CallStub, Run}, labels{}, 10, values{1e9, 5e9}},
 	)
 	waits := EventsOf(profile.OffCPU,
-		Event{stack{Futex, Checkout, CallStub, Run}, labels{Place: "blocked", What: "monitor"}, 40, values{120, 6000 * ms}},
-		Event{stack{Futex, Checkout, CallStub, Run}, labels{Place: "runnable", What: "runnable"}, 30, values{150, 300 * ms}},
-		Event{stack{Futex, Total, Checkout, CallStub, Run}, labels{Place: "blocked", What: "socket"}, 5, values{5, 3500 * ms}},
+		Event{stack{Futex, Checkout, CallStub, Run}, labels{Place: "blocked", What: "monitor"}, 40,
+			values{120, 6000 * ms}},
+		Event{stack{Futex, Checkout, CallStub, Run}, labels{Place: "runnable", What: "runnable"}, 30,
+			values{150, 300 * ms}},
+		Event{stack{Futex, Total, Checkout, CallStub, Run}, labels{Place: "blocked", What: "socket"}, 5,
+			values{5, 3500 * ms}},
 		Event{nil, labels{Place: "blocked", What: "unknown"}, 1, values{1, 200 * ms}},
 	)
 	wall := EventsOf(profile.Wall,
-		Event{stack{GetNode, Get, Total, Checkout, CallStub, Run}, labels{Place: "running", What: "running"}, 90, values{900 * ms}},
+		Event{stack{GetNode, Get, Total, Checkout, CallStub, Run}, labels{Place: "running", What: "running"}, 90,
+			values{900 * ms}},
 		Event{stack{Futex, Checkout, CallStub, Run}, labels{Place: "blocked", What: "monitor"}, 40, values{6000 * ms}},
 		Event{stack{Futex, CallStub, Run}, labels{Place: "blocked", What: "idle"}, 2, values{3000 * ms}},
 		Event{nil, labels{Place: "blocked", What: "unknown"}, 1, values{100 * ms}},
 	)
 	return &profile.Profile{
-		Start: time.Unix(1_700_000_000, 0), Duration: 10 * time.Second, Period: 10 * time.Millisecond, Event: "cpu-clock",
+		Start: time.Unix(1_700_000_000, 0), Duration: 10 * time.Second, Period: 10 * time.Millisecond,
+		Event: "cpu-clock",
 		Processes: []*profile.Process{
 			{PID: 77, Comm: "bash", Service: "bash", Executable: Bash},
 			{

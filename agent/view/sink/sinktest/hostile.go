@@ -50,7 +50,8 @@ func Hostile(name, comm string, weight uint32) *profile.Profile {
 
 // WithCalls adds calls between methods of that name.
 func WithCalls(p *profile.Profile, name string, weight uint32) *profile.Profile {
-	method := symbol.Frame{Function: name, SystemName: name, File: name, Kind: symbol.KindJIT, Mapping: unique.Make(symbol.Mapping{File: name})}
+	method := symbol.Frame{Function: name, SystemName: name, File: name, Kind: symbol.KindJIT,
+		Mapping: unique.Make(symbol.Mapping{File: name})}
 	native := method
 	native.Kind, native.Line = symbol.KindNative, -1
 	p.Processes[0].Calls = []*profile.Calls{{Engine: name, Graph: CallGraph(
@@ -62,8 +63,10 @@ func WithCalls(p *profile.Profile, name string, weight uint32) *profile.Profile 
 
 // WithEvents makes a window of events of one kind, with that name in every label.
 func WithEvents(p *profile.Profile, kind profile.EventKind, name string, weight uint32) *profile.Profile {
-	frame := symbol.Frame{Function: name, SystemName: name, File: name, Kind: symbol.KindJIT, Mapping: unique.Make(symbol.Mapping{File: name})}
-	labels := profile.EventLabels{Class: name, Place: name, What: name, Field: name, Offset: -1 << 31, Probe: name, Value: name}
+	frame := symbol.Frame{Function: name, SystemName: name, File: name, Kind: symbol.KindJIT,
+		Mapping: unique.Make(symbol.Mapping{File: name})}
+	labels := profile.EventLabels{Class: name, Place: name, What: name, Field: name, Offset: -1 << 31, Probe: name,
+		Value: name}
 	value := float64(weight) / 3
 	e := EventsOf(kind,
 		Event{[]symbol.Frame{frame}, labels, uint64(weight), [profile.MaxEventValues]float64{value, value, value}},

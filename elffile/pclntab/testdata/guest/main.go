@@ -1,5 +1,4 @@
-// Guest prints what the Go runtime has for addresses in its own code, one frame a line, a
-// blank line behind each address.
+// Guest prints what the Go runtime has for addresses in its own code, one frame a line, a blank line behind each address.
 package main
 
 import (

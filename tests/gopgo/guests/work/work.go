@@ -19,8 +19,8 @@ var (
 	rate     = flag.Int("rate", 100, "take `N` samples a second for it")
 )
 
-// Run calls do with ascending numbers until the time is over, and prints how much CPU time a call
-// took on average: after a multiple of round calls, so that all rounds are the same work.
+// Run calls do with ascending numbers until the time is over, and prints how much CPU time a call took on average: after a multiple of
+// round calls, so that all rounds are the same work.
 func Run(round int, do func(i int)) {
 	if *profile != "" {
 		f, err := os.Create(*profile)
