@@ -74,7 +74,7 @@ func parseAudit(args []string, stderr io.Writer) (*auditOptions, error) {
 	fs.TextVar(&o.breakpoints, "breakpoints", attach.BreakpointsAuto, "breakpoints `WHEN`: auto, always, never")
 	fs.StringVar(&o.socket, "guest-socket", engines.DefaultGuestSocket, "socket `PATH`")
 	o.logging.add(fs, "log connections")
-	if err := fs.Parse(args); err != nil {
+	if err := parse(fs, args); err != nil {
 		return nil, err
 	}
 	switch {

@@ -24,7 +24,7 @@ import (
 const compareUsage = `Usage: vmprof-agent compare [flags] A... -- B...
        vmprof-agent compare [flags] A B
        vmprof-agent compare [flags] FILE
-       vmprof-agent compare [flags] --from TIME [--to TIME] [--against TIME]
+       vmprof-agent compare [flags] --from TIME [--to TIME] [--baseline TIME]
 
 Says whether B costs more or less than A per unit of work, how sure that is,
 and which methods, calls, contexts, classes or services make the difference.
@@ -66,8 +66,8 @@ With --from, compares a time in the history of serve --history-dir with the same
 time yesterday, or with another one: what changed?
 
   vmprof-agent compare --from=09:00 --to=10:00         # and yesterday
-  vmprof-agent compare --from=20m --against=1h --service=shop
-  vmprof-agent compare --from=03:10 --to=03:15 --against=20:00 -e alloc
+  vmprof-agent compare --from=20m --baseline=1h --service=shop
+  vmprof-agent compare --from=03:10 --to=03:15 --baseline=20:00 -e alloc
 
 Flags:
 `
@@ -106,7 +106,7 @@ func parseCompare(args []string, stderr io.Writer) (*compareOptions, error) {
 	fs.IntVarP(&o.opts.N, "number", "n", o.opts.N, "show `N` differences or pairs; 0 for all")
 	fs.IntVar(&o.opts.Width, "width", o.opts.Width, "limit lines to `N` columns; 0 for no limit")
 	o.past.add(fs)
-	if err := fs.Parse(args); err != nil {
+	if err := parse(fs, args); err != nil {
 		return nil, err
 	}
 	var err error

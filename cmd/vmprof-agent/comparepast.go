@@ -28,17 +28,18 @@ import (
 // the time before it.
 type pastSides struct {
 	pastFlags
-	against, againstTo, event string
-	earlier                   history.Selection
+	baseline, baselineTo, event string
+	earlier                     history.Selection
 }
 
-// defaultAgainst is how long before B side A is: the same time yesterday.
-const defaultAgainst = "24h"
+// defaultBaseline is how long before B side A is: the same time yesterday.
+const defaultBaseline = "24h"
 
 func (p *pastSides) add(fs *pflag.FlagSet) {
 	p.pastFlags.add(fs)
-	fs.StringVar(&p.against, "against", defaultAgainst, "with --from: compare with `TIME` before it")
-	fs.StringVar(&p.againstTo, "against-to", "", "until `TIME` (default: as long as --from to --to)")
+	fs.StringVar(&p.baseline, "baseline", defaultBaseline, "with --from: compare with `TIME` before it")
+	fs.StringVar(&p.baselineTo, "baseline-to", "", "until `TIME` (default: as long as --from to --to)")
+	renamed(fs, map[string]string{"against": "baseline", "against-to": "baseline-to"})
 	fs.StringVarP(&p.event, "event", "e", "cpu", "with --from: compare `EVENT`: alloc, lock")
 }
 
@@ -48,7 +49,7 @@ func (p *pastSides) parse(fs *pflag.FlagSet, now time.Time) error {
 		return err
 	}
 	if p.from == "" {
-		for _, flag := range []string{"against", "against-to", "event"} {
+		for _, flag := range []string{"baseline", "baseline-to", "event"} {
 			if fs.Changed(flag) {
 				return usageError("--" + flag + " needs --from, such as --from=03:10")
 			}
@@ -62,17 +63,17 @@ func (p *pastSides) parse(fs *pflag.FlagSet, now time.Time) error {
 	p.selection.Content = what.parts()[0].content
 	p.earlier = p.selection
 	var err error
-	if p.earlier.From, p.earlier.To, err = history.ParseRange(p.against, p.againstTo, p.selection.From); err != nil {
-		return usageError("--against: " + err.Error())
+	if p.earlier.From, p.earlier.To, err = history.ParseRange(p.baseline, p.baselineTo, p.selection.From); err != nil {
+		return usageError("--baseline: " + err.Error())
 	}
-	if p.againstTo == "" {
+	if p.baselineTo == "" {
 		p.earlier.To = p.earlier.From.Add(p.selection.To.Sub(p.selection.From))
 		if p.earlier.From.Before(p.selection.From) && p.earlier.To.After(p.selection.From) {
 			p.earlier.To = p.selection.From
 		}
 	}
 	if p.earlier.From.Before(p.selection.To) && p.earlier.To.After(p.selection.From) {
-		return usageError("both times overlap: choose --against and --against-to before --from")
+		return usageError("both times overlap: choose --baseline and --baseline-to before --from")
 	}
 	return nil
 }

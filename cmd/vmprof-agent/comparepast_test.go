@@ -74,7 +74,7 @@ func TestComparePast(t *testing.T) {
 		dir, yesterday, today := twoDays(t, tt.windows)
 		to := today.Add(time.Duration(tt.windows) * 10 * time.Second)
 		page := filepath.Join(t.TempDir(), "diff.html")
-		for _, against := range []string{"", "--against=24h", "--against=24h --against-to=23h"} {
+		for _, against := range []string{"", "--baseline=24h", "--baseline=24h --baseline-to=23h"} {
 			args := fmt.Sprintf("compare --history-dir=%s --from=%d --to=%d %s %s -o %s", dir, today.Unix(), to.Unix(),
 				against, tt.args, page)
 			var stdout, stderr bytes.Buffer
@@ -126,18 +126,18 @@ func TestComparePastErrors(t *testing.T) {
 	dir, _, today := twoDays(t, 4)
 	from := fmt.Sprintf("compare --history-dir=%s --from=%d --to=%d ", dir, today.Unix(), today.Unix()+40)
 	for args, want := range map[string]string{
-		"compare --against=24h a b":  "--against needs --from",
+		"compare --baseline=24h a b": "--baseline needs --from",
 		"compare -e alloc a b":       "--event needs --from",
 		"compare --service=shop a b": "--service needs --from",
 		from + "a.pb.gz":             "remove a.pb.gz",
 		from + "--windows=1,2":       "give a shorter time",
 		from + "-d 5":                "are for URLs",
 		from + "-e sunshine":         "choose one of cpu",
-		from + "--against=noon":      "--against: bad time",
-		from + "--against=30s --against-to=2027-01-01T10:00": "overlap",
+		from + "--baseline=noon":     "--baseline: bad time",
+		from + "--baseline=30s --baseline-to=2027-01-01T10:00": "overlap",
 		from + "--by=total":     "a verdict needs 20 windows a side, and the history has 4 of A and 4 of B",
 		from + "--service=none": "no service none",
-		from + "--against=2h":   "keep more with serve --history=48h",
+		from + "--baseline=2h":  "keep more with serve --history=48h",
 		from + "-e lock":        "nothing to compare",
 	} {
 		var stderr bytes.Buffer
@@ -150,7 +150,7 @@ func TestComparePastErrors(t *testing.T) {
 
 // What serve keeps by default, and as a unit, contains the same time yesterday of any time today.
 func TestHistoryKeepsYesterday(t *testing.T) {
-	ago, err := time.ParseDuration(defaultAgainst)
+	ago, err := time.ParseDuration(defaultBaseline)
 	if err != nil {
 		t.Fatal(err)
 	}

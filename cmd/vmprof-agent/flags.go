@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -92,11 +93,11 @@ func definitions() (all []*definition) {
 // parseFlags parses the arguments of a verb. It returns pflag.ErrHelp once it has printed the help.
 func parseFlags(fs *pflag.FlagSet, usage string, args []string) error {
 	if !hasAdvanced(fs) {
-		return fs.Parse(args)
+		return parse(fs, args)
 	}
 	all := fs.Bool(helpAll, false, "also show the advanced flags")
 	fs.Lookup(helpAll).Hidden = true // the last line of the help names it
-	if err := fs.Parse(args); err != nil {
+	if err := parse(fs, args); err != nil {
 		return err
 	}
 	if *all {
@@ -104,6 +105,29 @@ func parseFlags(fs *pflag.FlagSet, usage string, args []string) error {
 		return pflag.ErrHelp
 	}
 	return nil
+}
+
+// parse parses the arguments of a verb without advanced flags. The error of an unknown flag says
+// which one was most likely meant. Letters are too short for a guess.
+func parse(fs *pflag.FlagSet, args []string) error {
+	err := fs.Parse(args)
+	unknown := (*pflag.NotExistError)(nil)
+	if !errors.As(err, &unknown) || unknown.GetSpecifiedShortnames() != "" {
+		return err
+	}
+	var known []string
+	fs.VisitAll(func(f *pflag.Flag) { known = append(known, f.Name) })
+	if near := nearest(unknown.GetSpecifiedName(), known); near != "" {
+		return fmt.Errorf("%w; did you mean --%s?", err, near)
+	}
+	return err
+}
+
+// renamed has flags known by former names, too, which the help does not show.
+func renamed(fs *pflag.FlagSet, now map[string]string) {
+	fs.SetNormalizeFunc(func(_ *pflag.FlagSet, name string) pflag.NormalizedName {
+		return pflag.NormalizedName(cmp.Or(now[name], name))
+	})
 }
 
 // flagUsages is the help on flags, one line for each.

@@ -53,29 +53,30 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 type verb struct {
 	name    string
 	summary string // one line of help; empty hides the verb
+	heading string // of the help, from this verb on; empty continues the one before
 	run     func(ctx context.Context, args []string, stdout, stderr io.Writer) error
 }
 
 // verbs lists them in the order of the help.
 func verbs() []verb {
 	return []verb{
-		{"record", "profile processes for some time and write a file", record},
-		{"top", "show live, in the terminal, where CPU time goes", topVerb},
-		{"report", "show the hot methods, call tree, calls or events of a file", showReport},
-		{"compare", "show the overlap and the differences of two profiles", compareVerb},
-		{"audit", "time versions of a method; say which one is faster", auditVerb},
-		{"advise", "make hints for an optimizer from a file, with evidence", advise},
-		{"serve", "profile until stopped; serve metrics, profiles and pages", serve},
-		{"probes", "list the USDT probes of a process", probes},
-		{"doctor", "check whether this machine can be profiled; print remedies", doctorVerb},
-		{"completion", "print the completion of a shell: bash, zsh or fish", completion},
-		{"version", "print the version", printVersion},
-		{"help", "show this help, or the help of a command: help record", help},
-		{gateVerb, "", become},
-		{keepVerb, "", keep},
-		{guardVerb, "", guardTerminal},
-		{program.Verb, "", runWindows},
-		{manVerb, "", manPage},
+		{"record", "profile processes for some time and write a file", "", record},
+		{"top", "show live, in the terminal, where CPU time goes", "", topVerb},
+		{"serve", "profile until stopped; serve metrics, profiles and pages", "", serve},
+		{"report", "show the hot methods, call tree, calls or events of a file", "", showReport},
+		{"compare", "show the overlap and the differences of two profiles", "", compareVerb},
+		{"doctor", "check whether this machine can be profiled; print remedies", "", doctorVerb},
+		{"audit", "time versions of a method; say which one is faster", "Expert", auditVerb},
+		{"advise", "make hints for an optimizer from a file, with evidence", "", advise},
+		{"probes", "list the USDT probes of a process", "", probes},
+		{"completion", "print the completion of a shell: bash, zsh or fish", "Other", completion},
+		{"version", "print the version", "", printVersion},
+		{"help", "show this help, or the help of a command: help record", "", help},
+		{gateVerb, "", "", become},
+		{keepVerb, "", "", keep},
+		{guardVerb, "", "", guardTerminal},
+		{program.Verb, "", "", runWindows},
+		{manVerb, "", "", manPage},
 	}
 }
 
@@ -121,7 +122,7 @@ func choose(args []string) (verb, []string, error) {
 		}
 	}
 	text := fmt.Sprintf("unknown command %q", name)
-	if near := nearest(name); near != "" {
+	if near := nearest(name, verbNames()); near != "" {
 		text += fmt.Sprintf("; did you mean %q?", near)
 	}
 	return verb{}, nil, usageError(text)
@@ -144,6 +145,9 @@ func help(ctx context.Context, args []string, stdout, _ io.Writer) error {
 	var b strings.Builder
 	b.WriteString("vmprof-agent profiles the Java programs of a machine from outside the JVMs.\n\n")
 	for _, v := range verbs() {
+		if v.heading != "" {
+			fmt.Fprintf(&b, "\n%s:\n", v.heading)
+		}
 		if v.summary != "" {
 			fmt.Fprintf(&b, "  %-10s %s\n", v.name, v.summary)
 		}
@@ -153,14 +157,25 @@ func help(ctx context.Context, args []string, stdout, _ io.Writer) error {
 	return err
 }
 
-// nearest returns the verb that a misspelt name most likely means, "" if none is near.
-func nearest(name string) string {
+// verbNames lists the verbs that the help shows.
+func verbNames() (names []string) {
+	for _, v := range verbs() {
+		if v.summary != "" {
+			names = append(names, v.name)
+		}
+	}
+	return names
+}
+
+// nearest returns the one of the known names that a misspelt one most likely means, "" if none is
+// near.
+func nearest(name string, known []string) string {
 	const lettersPerEdit = 3 // "foo" is not "top"
 	best, at := "", math.MaxInt
-	for _, v := range verbs() {
-		d, most := stored.Edits(name, v.name), (max(len(name), len(v.name))+1)/lettersPerEdit
-		if v.summary != "" && d <= most && d < at {
-			best, at = v.name, d
+	for _, k := range known {
+		d, most := stored.Edits(name, k), (max(len(name), len(k))+1)/lettersPerEdit
+		if d <= most && d < at {
+			best, at = k, d
 		}
 	}
 	return best

@@ -32,6 +32,10 @@ func TestRun(t *testing.T) {
 		{"dance", 2, "", "vmprof-agent: unknown command \"dance\"\n"},
 		{"becom", 2, "", "vmprof-agent: unknown command \"becom\"\n"}, // hidden
 		{"version --jsno", 2, "", "vmprof-agent version: unknown flag: --jsno\nRun 'vmprof-agent version -h'"},
+		{"record --windwo=1", 2, "", "vmprof-agent record: unknown flag: --windwo; did you mean --window?\n"},
+		{"report --where-to=1", 2, "", "vmprof-agent report: unknown flag: --where-to; did you mean --where?\n"},
+		{"report --colour", 2, "", "vmprof-agent report: unknown flag: --colour\n"},
+		{"report -y", 2, "", "vmprof-agent report: unknown shorthand flag: 'y' in -y\n"},
 		{"version 1", 2, "", "vmprof-agent version: unexpected argument 1\n"},
 		{"doctor all", 2, "", "vmprof-agent doctor: unexpected argument all\n"},
 		{"record -F fast", 2, "", "vmprof-agent record: invalid argument \"fast\""},

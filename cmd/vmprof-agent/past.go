@@ -152,8 +152,8 @@ func (p *pastFlags) parse(fs *pflag.FlagSet, view string, now time.Time) error {
 	case view == "slow":
 		return usageError("the history does not keep slow calls: --view=slow needs a file of record --slow, or an " +
 			"address of serve --slow, such as http://127.0.0.1:9464")
-	case fs.Changed("window"):
-		return usageError("--window is for files: give a shorter time with --from and --to")
+	case fs.Changed("nth"):
+		return usageError("--nth is for files: give a shorter time with --from and --to")
 	}
 	var err error
 	if p.selection.From, p.selection.To, err = history.ParseRange(p.from, p.to, now); err != nil {

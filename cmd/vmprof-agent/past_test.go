@@ -122,7 +122,7 @@ func TestPastErrors(t *testing.T) {
 		{"report --from=03:10 --view=versions", "does not keep code versions", true},
 		{"report --from=03:10 --view=timeline", "does not keep what threads did", true},
 		{"report --from=03:10 --view=slow", "does not keep slow calls", true},
-		{"report --from=03:10 --window=2", "is for files", true},
+		{"report --from=03:10 --nth=2", "is for files", true},
 		{"report --from=03:10 --history-dir=/nonexistent/x", "serve with --history-dir", false},
 		{"report --from=03:10 --history-dir=" + empty, "it is empty", false},
 	} {

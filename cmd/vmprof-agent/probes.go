@@ -56,7 +56,7 @@ var listed = attach.MappedLimits{Files: 1024, Size: 2 << 30}
 func probes(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	fs := newFlags("probes", probesUsage, stderr)
 	pid := fs.IntP("pid", "p", 0, "list the probes of process `PID`")
-	if err := fs.Parse(args); err != nil {
+	if err := parse(fs, args); err != nil {
 		return err
 	}
 	switch {

@@ -49,7 +49,7 @@ VIEW is one of:
   vmprof-agent report --view=tree vmprof.pb.gz         # contexts from 0.3%
   vmprof-agent report --view=tree --min-share=5 FILE   # contexts from 5%
   vmprof-agent report --view=tree --width=0 FILE | less -S  # full names
-  vmprof-agent report --window=2 windows.pb.gz         # one of several windows
+  vmprof-agent report --nth=2 windows.pb.gz            # one of several windows
   vmprof-agent report windows/                         # files in a directory
   vmprof-agent report --view=layers --app=com.acme. FILE    # own packages
   vmprof-agent report --view=versions vmprof.pb.gz     # recompiled methods
@@ -126,11 +126,12 @@ func parseReport(args []string, stderr io.Writer) (*reportOptions, error) {
 	where := fs.String("where", "", "show only samples for which `CONDITION` (CEL) is true")
 	fs.BoolVar(&o.opts.Idle, "idle", false, "offcpu, wall, timeline: show idle threads")
 	fs.Int64VarP(&o.opts.PID, "pid", "p", 0, "timeline: show only the process `PID`")
-	fs.Int64Var(&o.window, "window", 0, "show window `N`, or file N of a directory (default all)")
+	fs.Int64Var(&o.window, "nth", 0, "show window `N`, or file N of a directory (default all)")
+	renamed(fs, map[string]string{"window": "nth"})
 	o.past.add(fs)
 	fs.StringVarP(&o.output, "output", "o", "", "write `FILE` instead: .html or .json (speedscope)")
 	app := fs.StringArray("app", nil, "layers: `PREFIX` of the application (default: non-JDK)")
-	if err := fs.Parse(args); err != nil {
+	if err := parse(fs, args); err != nil {
 		return nil, err
 	}
 	o.opts.SumVM = !*vmThreads
@@ -187,8 +188,8 @@ func parseReport(args []string, stderr io.Writer) (*reportOptions, error) {
 		o.view = versions.View(fs.Arg(0))
 	case fs.NArg() != 1 && o.past.from == "":
 		return nil, usageError("name one file, such as vmprof.pb.gz, or a directory of files")
-	case fs.Changed("window") && o.window < 1:
-		return nil, usageError("--window needs the number of a window, from 1")
+	case fs.Changed("nth") && o.window < 1:
+		return nil, usageError("--nth needs the number of a window, from 1")
 	case o.opts.N < 0, o.opts.Width < 0:
 		return nil, usageError("-n and --width need a number of at least 0")
 	case !(o.opts.MinShare >= 0 && o.opts.MinShare <= 100): // nor NaN

@@ -160,7 +160,8 @@ func TestReportWindow(t *testing.T) {
 	path := storedWindows(t)
 	for _, test := range []struct{ flag, want string }{
 		{"--width=79", " 70.0%      14   70.0%      14  com.acme.Main.hot"},
-		{"--window=2", " 50.0%       5   50.0%       5  com.acme.Main.hot"},
+		{"--window=2", " 50.0%       5   50.0%       5  com.acme.Main.hot"}, // the former name
+		{"--nth=2", " 50.0%       5   50.0%       5  com.acme.Main.hot"},
 	} {
 		var stdout, stderr bytes.Buffer
 		if err := showReport(context.Background(), []string{test.flag, path}, &stdout, &stderr); err != nil {
@@ -224,7 +225,7 @@ func TestReportDirectory(t *testing.T) {
 			"3 recordings of /"}},
 		{[]string{copies(t, allocations, allocations)}, []string{"Allocations", "2 recordings of /"}},
 		{[]string{"--view=tree", copies(t, one, one)}, []string{"com.acme.Main.hot s:18(90.0%)"}},
-		{[]string{"--window=2", copies(t, one, one)}, []string{"90.0%       9", "samples: 10, 2 lost"}},
+		{[]string{"--nth=2", copies(t, one, one)}, []string{"90.0%       9", "samples: 10, 2 lost"}},
 	} {
 		var stdout, stderr bytes.Buffer
 		if err := showReport(t.Context(), test.args, &stdout, &stderr); err != nil {
@@ -254,9 +255,9 @@ func TestReportErrors(t *testing.T) {
 		{[]string{"--view=flame", path},
 			`unknown view "flame": choose methods, threads, tree, contexts, edges, layers, versions, timeline; of events allocs, locks, values, faults, barriers, cpi, safepoints, offcpu or wall`},
 		{[]string{"--view=contexts", path}, "record one with vmprof-agent record --context=chain"},
-		{[]string{"--window=1", path}, "the profile has no windows: record some with vmprof-agent record --window=10s"},
-		{[]string{"--window=0", path}, "--window needs the number of a window"},
-		{[]string{"--window=3", storedWindows(t)}, "there is no window 3"},
+		{[]string{"--nth=1", path}, "the profile has no windows: record some with vmprof-agent record --window=10s"},
+		{[]string{"--nth=0", path}, "--nth needs the number of a window"},
+		{[]string{"--nth=3", storedWindows(t)}, "there is no window 3"},
 		{[]string{"--view=edges", path}, "record some with vmprof-agent record -e calls"},
 		{[]string{"--view=layers", path}, "record some with vmprof-agent record -e calls"},
 		{[]string{"--view=", path}, `unknown view ""`},
@@ -276,7 +277,7 @@ func TestReportErrors(t *testing.T) {
 		{[]string{filepath.Join(t.TempDir(), "missing.pb.gz")}, "no such file"},
 		{[]string{text}, "not a pprof profile"},
 		{[]string{t.TempDir()}, "has no recordings: files whose names end in .pb.gz"},
-		{[]string{"--window=3", mixed}, "has 2 recordings, no window 3"},
+		{[]string{"--nth=3", mixed}, "has 2 recordings, no window 3"},
 		{[]string{mixed}, "name one of the files"},
 	} {
 		var stdout, stderr bytes.Buffer
@@ -297,7 +298,7 @@ func TestReportHelp(t *testing.T) {
 	}
 	help := stdout.String() + stderr.String()
 	for _, want := range []string{"Usage: vmprof-agent report", "--view", "--min-share", "--number", "--width", "--app",
-		"--window", "contexts", "edges", "layers", "allocs", "locks", "values", "faults", "cpi", "safepoints",
+		"--nth", "contexts", "edges", "layers", "allocs", "locks", "values", "faults", "cpi", "safepoints",
 		"-tagleaf=class"} {
 		if !strings.Contains(help, want) {
 			t.Errorf("the help does not mention %s:\n%s", want, help)

@@ -322,7 +322,7 @@ func noCalls(w io.Writer, p *pprof.Profile, err error) error {
 	if !errors.Is(err, stacks.ErrNoCalls) || !stacks.HasCalls(p) {
 		return err
 	}
-	_, err = fmt.Fprintln(w, "No calls were observed. Without --format, report shows how much there was to observe.")
+	_, err = fmt.Fprintln(w, "No calls were observed. Without --view, report shows how much there was to observe.")
 	return err
 }
 

@@ -201,7 +201,7 @@ func TestNoCallsObserved(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const want = "No calls were observed. Without --format, report shows how much there was to observe.\n"
+	const want = "No calls were observed. Without --view, report shows how much there was to observe.\n"
 	for _, view := range []sinktest.ViewFunc{report.Edges, report.Layers} {
 		if got := sinktest.Show(t, view, empty, nil); got != want {
 			t.Errorf("%q, want %q", got, want)
