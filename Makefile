@@ -22,7 +22,7 @@ RACY = $$(grep -rl --include=*.go --exclude=*_test.go '"sync' cct elffile symbol
 # `lint` has vetted them.
 ALL := -count=1 -vet=off $(AS_ROOT) ./tests ./tests/accuracy ./agent/collect/timing/hotspot ./tests/... ./vmruntime/... ./bpf ./...
 
-.PHONY: help build generate reference man web check-web check-generate test lint lint-all race cross fuzz fuzz-short kernels kernels-live accuracy jdks bench journeys faults nightly busy demo deps clean
+.PHONY: help build generate reference man web check-web check-generate unit test lint lint-all race cross fuzz fuzz-short kernels kernels-live accuracy jdks bench journeys faults nightly busy demo deps clean
 
 ##@ Build
 
@@ -56,6 +56,10 @@ check-generate: ## what is generated is what the sources say
 	before=$$(sha256sum bpf/*_bpfel*) && $(MAKE) generate && echo "$$before" | sha256sum --quiet --check
 
 ##@ Test
+
+# Go remembers which packages have passed: those that a change cannot reach are not tested again.
+unit: ## pure tests of what changed since the last time, without privileges and guests
+	go test -vet=off -short -skip '$(LIVE)|^TestProbe' $$(go list ./... | grep -v /tests)
 
 # Also in a clone that belongs to somebody else.
 test: export GOFLAGS += -buildvcs=false

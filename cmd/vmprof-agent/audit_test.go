@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/collect/timing"
@@ -104,35 +105,36 @@ func TestAuditVerdicts(t *testing.T) {
 			nil, "no invocation of f began and ended within"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			t.Parallel()
-			o, err := parseAudit([]string{"-p", "7", "--method", "f", "--guest-socket", "/nowhere", "-d", "4"},
-				io.Discard)
-			if err != nil {
-				t.Fatal(err)
-			}
-			o.pids, o.engine = []int{7}, auditEngines[len(auditEngines)-1]
-			test.engine.random = rand.New(rand.NewPCG(1, 2))
-			var out bytes.Buffer
-			err = o.run(t.Context(), &test.engine, &out)
-			if test.failure != "" {
-				if err == nil || !strings.Contains(err.Error(), test.failure) {
-					t.Errorf("error %v, want %q", err, test.failure)
+			synctest.Test(t, func(t *testing.T) { // whose seconds take no time
+				o, err := parseAudit([]string{"-p", "7", "--method", "f", "--guest-socket", "/nowhere", "-d", "4"},
+					io.Discard)
+				if err != nil {
+					t.Fatal(err)
 				}
-				return
-			}
-			if err != nil || !strings.HasPrefix(out.String(), test.want[0]) {
-				t.Fatalf("%v\n%s", err, out.String())
-			}
-			for _, want := range test.want {
-				if !strings.Contains(out.String(), want) {
-					t.Errorf("no %q in\n%s", want, out.String())
+				o.pids, o.engine = []int{7}, auditEngines[len(auditEngines)-1]
+				test.engine.random = rand.New(rand.NewPCG(1, 2))
+				var out bytes.Buffer
+				err = o.run(t.Context(), &test.engine, &out)
+				if test.failure != "" {
+					if err == nil || !strings.Contains(err.Error(), test.failure) {
+						t.Errorf("error %v, want %q", err, test.failure)
+					}
+					return
 				}
-			}
-			for line := range strings.Lines(out.String()) {
-				if strings.HasPrefix(line, " ") && len(line) > 100 {
-					t.Errorf("%d columns: %s", len(line), line)
+				if err != nil || !strings.HasPrefix(out.String(), test.want[0]) {
+					t.Fatalf("%v\n%s", err, out.String())
 				}
-			}
+				for _, want := range test.want {
+					if !strings.Contains(out.String(), want) {
+						t.Errorf("no %q in\n%s", want, out.String())
+					}
+				}
+				for line := range strings.Lines(out.String()) {
+					if strings.HasPrefix(line, " ") && len(line) > 100 {
+						t.Errorf("%d columns: %s", len(line), line)
+					}
+				}
+			})
 		})
 	}
 }
