@@ -18,7 +18,7 @@ const (
 // resamples are how often each window is drawn in each replicate.
 type resamples struct {
 	drawn [][]float64 // by window, then replicate
-	units []float64   // of each replicate
+	units []float64   // units of each replicate
 	count int         // things that are drawn in a replicate: runs, or blocks
 }
 

@@ -33,7 +33,7 @@ const (
 	TooFew              // there are not enough windows or runs for an interval
 	Multiplicity        // alone it would be decided; among so many keys it may be chance
 	Ranks               // the rank test does not confirm it: a few windows make the difference
-	Short               // of a contest: the timings are shorter than the cost of taking them
+	Short               // in a contest: the timings are shorter than the cost of taking them
 )
 
 // Options say how sure a verdict has to be. The zero value stands for the defaults.
@@ -79,9 +79,9 @@ type Difference struct {
 	Percent, Low, High float64
 	// Change is what B costs more, per unit, and Within half of the interval of that.
 	Change, Within float64
-	P              float64 // of no difference beyond the minimum effect; NaN if unknown
+	P              float64 // probability that there is no difference beyond the minimum effect; NaN if unknown
 	Verdict        Verdict
-	Reason         Reason // of being undecided
+	Reason         Reason // reason for being undecided
 	// Longer is how many times as long both sides have to be recorded for a verdict, if the
 	// difference is as estimated. Of a key, it includes what the number of keys asks for. It is
 	// +Inf where that is beyond a thousand, and NaN if unknown.

@@ -22,7 +22,7 @@ import (
 // tenths of the timings counts as ten times as long: the program was interrupted.
 type Contest struct {
 	opt     ContestOptions
-	held    [][]observation // of versions that have few timings yet
+	held    [][]observation // observations of versions that have few timings yet
 	totals  []ContestTotal
 	limit   float64 // ns of a run; 0: none yet
 	batches []batch
@@ -32,7 +32,7 @@ type Contest struct {
 
 // ContestOptions say how sure a verdict has to be. The zero value stands for the defaults.
 type ContestOptions struct {
-	Confidence float64 // of verdicts and intervals; 0 stands for 0.99
+	Confidence float64 // confidence of verdicts and intervals; 0 stands for 0.99
 	Least      float64 // differences below this part of A do not matter; 0 stands for 0.01
 	// Fixed uses the threshold of a single look at each look, as the paper does. Only tables of
 	// what comes of that need it.
@@ -211,7 +211,7 @@ func (c *Contest) Look(a, b int, last bool) Difference {
 	if n < leastTimings || len(ofRatio) < leastPieces {
 		return d
 	}
-	rounding := func(version int, mean, runs float64) float64 { // of times to 1 ns
+	rounding := func(version int, mean, runs float64) float64 { // variance from rounding times to 1 ns
 		return float64(c.totals[version].Timings) / 12 / (mean * runs * mean * runs)
 	}
 	roundA, roundB := rounding(a, d.A.PerUnit, sumA.runs), rounding(b, d.B.PerUnit, sumB.runs)
@@ -299,7 +299,7 @@ type Scores struct {
 	perturb       float64
 	capped        float64 // perturb, where no timing counts for more than mostPerturb
 	runs          float64
-	mean, squares float64 // of runs: their mean, and the sum of squared deviations from it
+	mean, squares float64 // mean of the runs, and the sum of squared deviations from it
 }
 
 // minTiming is the smallest timing that the authors' machine could observe, in cycles: the unit of

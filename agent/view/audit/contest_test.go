@@ -180,7 +180,7 @@ func TestContestWaves(t *testing.T) {
 			wrong++
 		}
 	}
-	if wrong > 2 { // of 40 at a confidence of 99 %
+	if wrong > 2 { // There are 40 verdicts at a confidence of 99 %.
 		t.Errorf("%d of %d verdicts are false", wrong, seeds)
 	}
 }
@@ -188,7 +188,7 @@ func TestContestWaves(t *testing.T) {
 // A few timings that are no longer than timing nothing do not make the others too short; many do.
 func TestTooShort(t *testing.T) {
 	for _, test := range []struct {
-		none  int // of a thousand that are as short as nothing
+		none  int // number of timings in a thousand that are as short as nothing
 		least float64
 		most  float64
 	}{{0, 0.3, 0.5}, {5, 0.3, 0.5}, {500, 5, 6}, {1000, 10, 10}} {

@@ -58,8 +58,8 @@ type Side[K comparable] struct {
 
 // A plan is how a side can be resampled: its windows in one row, and where its runs begin.
 type plan struct {
-	units      []float64 // of each window
-	start      []int     // of each run, and the end of the last
+	units      []float64 // units of each window
+	start      []int     // start of each run, and the end of the last
 	all        float64   // units of all windows
 	unitsError float64
 	least      int                // windows for an interval

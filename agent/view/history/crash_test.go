@@ -466,7 +466,7 @@ func TestDamagedService(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	content[len(content)-1] ^= 1 // of the body
+	content[len(content)-1] ^= 1 // the last byte of the body
 	if err := os.WriteFile(file, content, 0o600); err != nil {
 		t.Fatal(err)
 	}

@@ -33,7 +33,7 @@ type merger struct {
 	names     *names
 	spare     *spare
 	sum       window    // without processes
-	end       time.Time // of the last window
+	end       time.Time // end of the last window
 	index     map[processKey]*mergedProcess
 	processes []*mergedProcess
 	place     []cct.NodeID // where contexts of a tree went

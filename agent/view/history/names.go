@@ -33,7 +33,7 @@ const rare frameID = 0
 // a context of each.
 type frame struct {
 	function, system, file, mapped, build stringID
-	line, start                           int // of the code, and of the function's begin
+	line, start                           int // lines of the code, and of the function's begin
 	kind                                  symbol.Kind
 	inlined, approximate                  bool
 }
@@ -47,8 +47,8 @@ type names struct {
 	frameIDs  map[frame]frameID
 
 	recorded map[symbol.Symbol]frameID // at most about maxCached
-	groups   map[string]stringID       // of names of threads
-	symbols  []symbol.Symbol           // of frames; the zero Symbol if it was not asked for yet
+	groups   map[string]stringID       // IDs of the names of threads
+	symbols  []symbol.Symbol           // symbols of frames; the zero Symbol if it was not asked for yet
 }
 
 func newNames() *names {
@@ -150,7 +150,7 @@ func (n *names) symbol(id frameID) symbol.Symbol {
 // tables are the names in a segment, each once, in the order in which windows referred to them
 // first. References in the segment are places in its tables.
 type tables struct {
-	names   *names // of the windows that are written or read
+	names   *names // names in the windows that are written or read
 	strings []string
 	frames  []frame // Readers: their strings are places, too. Writers: they are IDs.
 	text    int     // bytes of all strings

@@ -19,10 +19,10 @@ import (
 // goroutine.
 type Reader struct {
 	path   string
-	opener opener // of segments
+	opener opener // opens segments
 
 	mu      sync.Mutex
-	indexes map[segmentName]fileIndex // of segments, which only grow
+	indexes map[segmentName]fileIndex // indexes of segments, which only grow
 }
 
 type fileIndex struct {
@@ -41,7 +41,7 @@ var ErrNone = errors.New("the history has nothing of that time")
 // A Slice is a window of a history, without its stacks.
 type Slice struct {
 	Start, End time.Time
-	Covered    time.Duration // of the time between them; less while the agent did not run
+	Covered    time.Duration // covered part of the time between them; less while the agent did not run
 	Services   []Sum         // ordered by name
 }
 

@@ -39,7 +39,7 @@ const prefixSize = 16
 const (
 	maxHeader = 1 << 20
 	maxBody   = 16 << 20 // compressed
-	maxRaw    = 32 << 20 // of the body before it is compressed
+	maxRaw    = 32 << 20 // bytes of the body before it is compressed
 )
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
@@ -53,7 +53,7 @@ type header struct {
 // A span is the time of a window.
 type span struct {
 	start, end time.Time
-	covered    time.Duration // of the time between them
+	covered    time.Duration // covered part of the time between them
 }
 
 // services are those that headers of the format shared refer to.
@@ -64,7 +64,7 @@ type services struct {
 
 const (
 	maxServices = 1 << 14 // in a segment
-	maxKinds    = 64      // of code, and of events
+	maxKinds    = 64      // kinds of code, and of events
 )
 
 // lostName stands for a name that was in a damaged part of a segment.

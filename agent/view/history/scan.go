@@ -33,10 +33,10 @@ var errVersion = errors.New("written by another version of the agent")
 type entry struct {
 	span
 	format   format
-	at       int64 // of the body
+	at       int64 // offset of the body
 	bodySize int   // 0 if there is none
 	bodySum  uint32
-	sums     []byte // of the services, in the current format
+	sums     []byte // sums of the services, in the current format
 	next     int64  // where the next record begins
 	// damaged says that there is no header: the time and the sums are not known. If there is a
 	// body, its names are right.
@@ -48,7 +48,7 @@ type entry struct {
 type scanner struct {
 	services services
 	entries  []entry
-	end      int64 // of the last entry
+	end      int64 // end of the last entry
 	indexed  int   // bytes of all headers
 	scanned  int64 // the size of the file when it was scanned, if nothing failed
 	torn     bool  // what follows the last entry can be a record that is being written, or was when the writer ended

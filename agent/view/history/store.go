@@ -126,9 +126,9 @@ type segment struct {
 	segmentName
 	size    int64
 	windows int
-	start   time.Time     // of the earliest window
-	end     time.Time     // of the latest
-	covered time.Duration // of all windows
+	start   time.Time     // start of the earliest window
+	end     time.Time     // end of the latest window
+	covered time.Duration // sum over all windows
 
 	// After a merge that failed: how many did, and the number of windows before the next one.
 	tries int

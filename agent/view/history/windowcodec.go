@@ -12,8 +12,8 @@ import (
 )
 
 const (
-	maxCauses  = 64 // of a loss
-	maxExtents = 64 // of a process
+	maxCauses  = 64 // causes of a loss
+	maxExtents = 64 // extents of a process
 )
 
 // window is a window that a merger made.

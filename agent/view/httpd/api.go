@@ -33,7 +33,7 @@ const (
 // An api answers with the data of the page; docs/reference/http.md describes it.
 type api struct {
 	recordings Recordings
-	timelines  timelines // of the history, or of the windows that are kept
+	timelines  timelines // timelines of the history, or of the windows that are kept
 	history    bool
 	kept       *kept
 	kinds      func() []*kind
@@ -254,7 +254,7 @@ type servicesJSON struct {
 	Start    *int64        `json:"start,omitempty"`
 	Seconds  float64       `json:"seconds"`
 	Compared timesJSON     `json:"compared"`
-	Rates    []rateJSON    `json:"rates"` // of all services
+	Rates    []rateJSON    `json:"rates"` // rates of all services
 	States   []stateJSON   `json:"states,omitempty"`
 	Services []serviceJSON `json:"services"`
 }
@@ -263,7 +263,7 @@ type serviceJSON struct {
 	Service   string          `json:"service"`
 	Value     float64         `json:"value"`
 	Processes []flame.Process `json:"processes"`
-	Rates     []rateJSON      `json:"rates,omitempty"` // of the busiest
+	Rates     []rateJSON      `json:"rates,omitempty"` // rates of the busiest services
 	States    []stateJSON     `json:"states,omitempty"`
 }
 

@@ -36,7 +36,7 @@ type connections struct {
 	tls bool // requests are encrypted: a connection has asked when it has sent something
 
 	mu     sync.Mutex
-	silent list.List // of *connection, the oldest first
+	silent list.List // holds *connection, the oldest first
 	open   map[*connection]struct{}
 	free   sync.Cond // one fewer, or one that waits
 	closed bool

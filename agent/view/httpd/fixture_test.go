@@ -27,7 +27,7 @@ type fake struct {
 
 	mu     sync.Mutex
 	calls  []call
-	ended  []error // of each Collect, its context's error when it returned
+	ended  []error // context error of each Collect when it returned
 	stats  profile.Stats
 	noTime bool // where time goes is not sampled
 }

@@ -30,7 +30,7 @@ type front struct {
 	Stats     profile.Stats
 	Recorded  []*kind
 	Shown     *kind         // by the pages, and what Processes are ranked by; nil if there is none
-	Span      time.Duration // of the windows that Processes is from
+	Span      time.Duration // length of the windows that Processes is from
 	Processes []busyProcess
 }
 

@@ -11,8 +11,8 @@ import (
 
 // A kind is something that the agent may record.
 type kind struct {
-	Name    string // as -e has it, and of the file
-	Title   string // of its profiles
+	Name    string // name as -e has it, and in file names
+	Title   string // title of its profiles
 	About   string // what they show
 	Things  string // what happened, in the plural
 	missing string // what an agent does not do that has none

@@ -20,9 +20,9 @@ type page struct {
 	header http.Header
 	status int
 	body   []byte
-	size   int // of the whole page: no more than maxPageBytes of it are kept
+	size   int // bytes of the whole page: no more than maxPageBytes of it are kept
 
-	key     string // of the cache, which guards what follows
+	key     string // key in the cache, which guards what follows
 	version uint64
 	readers int
 	kept    bool // by the cache

@@ -47,11 +47,13 @@ type pages struct {
 
 	// busy holds a token while a page is made: pprof keeps its configuration in globals, and one
 	// page at a time bounds the memory that pages take. It guards what follows.
-	busy     chan struct{}
-	handlers map[string]http.Handler // of the profile that was merged last; nil if there is none or it has no samples
-	version  uint64                  // of recent, for which handlers are
-	nodes    int                     // that the profile was merged with
-	fit      int                     // what pages fitted with so far
+	busy chan struct{}
+	// handlers are those of the profile that was merged last; nil if there is none or it has no
+	// samples.
+	handlers map[string]http.Handler
+	version  uint64 // version of recent that handlers are for
+	nodes    int    // that the profile was merged with
+	fit      int    // what pages fitted with so far
 }
 
 func newPages(source Source, recent *recent, logger *slog.Logger) *pages {

@@ -23,7 +23,7 @@ type remembered struct {
 	hold   chan struct{} // if not nil, answers wait until it is closed
 
 	mu   sync.Mutex
-	want history.Selection // of the last query
+	want history.Selection // selection of the last query
 	gaps []history.Gap
 }
 

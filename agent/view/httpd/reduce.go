@@ -82,7 +82,7 @@ type processKey struct {
 
 type reducedProcess struct {
 	process profile.Process
-	events  bool // of kind; otherwise CPU time
+	events  bool // values are those of kind; otherwise CPU time
 	kind    profile.EventKind
 	others  []*profile.Events // kinds that there are besides, empty: the accounts are of all kinds together
 	tree    cct.Tree[symbol.Symbol]
@@ -263,7 +263,7 @@ func least(all []float64, limit int) float64 {
 func (p *reducedProcess) finish(c cutoff, shown *view) (_ *profile.Process, dropped bool) {
 	tree := new(cct.Tree[symbol.Symbol])
 	totals := p.totals()
-	place := make([]cct.NodeID, len(totals)) // of each context in the new tree
+	place := make([]cct.NodeID, len(totals)) // node of each context in the new tree
 	cut := make([]bool, len(totals))         // it is part of a rare one
 	for id, n := range p.tree.Nodes() {
 		switch {

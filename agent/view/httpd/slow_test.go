@@ -89,7 +89,7 @@ func TestSlowCalls(t *testing.T) {
 	if err := report.Slow(&text, p, nil); err != nil || !strings.Contains(text.String(), "the 15 slowest") {
 		t.Errorf("a pulled profile: %v\n%s", err, &text)
 	}
-	s.Observe(waitingShop(3, profile.Wall)) // of an agent that follows nothing
+	s.Observe(waitingShop(3, profile.Wall)) // a window of an agent that follows nothing
 	var a answer
 	if askJSON(t, fmt.Sprintf("%s/api/v1/flame?kind=wall&from=%d", hs.URL, shop(3).Start.UnixMilli()),
 		&a); a.Slow != nil {

@@ -84,7 +84,7 @@ func (a *api) timeline(r *http.Request, s selection) (any, error) {
 	}
 	out.Values = make([][]float64, classes)
 	each := max(slices[len(slices)-1].End.Sub(slices[0].Start)/maxBars, time.Second)
-	var end time.Time // of the bar
+	var end time.Time // end of the bar
 	for _, slice := range slices {
 		if !slice.Start.Before(end) {
 			end = slice.Start.Add(each)

@@ -22,7 +22,7 @@ import (
 // windows, as what matters is their history.
 const (
 	maxVersionProcesses = 64  // those that were not seen for longest are forgotten
-	maxVersionMethods   = 500 // of a process; those with the fewest samples are forgotten
+	maxVersionMethods   = 500 // methods of a process; those with the fewest samples are forgotten
 	maxMethodVersions   = 24  // the latest
 	maxListedMethods    = 100 // on the page
 )
@@ -37,7 +37,7 @@ type codeVersions struct {
 type versionProcess struct {
 	PID     int
 	Comm    string
-	Began   time.Time // of the first window: times of versions are relative to it
+	Began   time.Time // start of the first window: times of versions are relative to it
 	last    time.Time
 	methods map[string]*versionMethod // by system name
 }

@@ -23,10 +23,10 @@ type view struct {
 	aside, asideAre string
 
 	events bool                                             // amounts are of events
-	kind   profile.EventKind                                // of these
+	kind   profile.EventKind                                // kind of these events
 	amount func(*profile.Profile, *profile.Process) float64 // what a process used of it in a window
-	unit   string                                           // of amounts: count, bytes, or nanoseconds, as is ""
-	value  int                                              // of events: which of profile.EventKind.Values amounts are
+	unit   string                                           // unit of amounts: count, bytes, or nanoseconds, as is ""
+	value  int                                              // for events: which of profile.EventKind.Values amounts are
 }
 
 // cpuTime is the CPU time of a process in a window, in nanoseconds.

@@ -34,7 +34,7 @@ import (
 // A Model gives prices to sample types.
 type Model struct {
 	Name       string  `yaml:"name"`       // letters, digits and _
-	Unit       string  `yaml:"unit"`       // of the costs: EUR, kWh, cycles
+	Unit       string  `yaml:"unit"`       // unit of the costs: EUR, kWh, cycles
 	Resolution string  `yaml:"resolution"` // the smallest cost of one sample: one of resolutions, "" for nano
 	About      string  `yaml:"about"`      // where the prices come from
 	Prices     []Price `yaml:"prices"`

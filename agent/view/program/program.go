@@ -87,7 +87,7 @@ var Failures = []string{FailedBusy, FailedTimeout, FailedExit, FailedOutput, Fai
 type State struct {
 	Runs   uint64 // with an answer
 	Failed map[string]uint64
-	Series []Series // of the last answers; counters are of all
+	Series []Series // series of the last answers; counters are those of all answers
 }
 
 // A Program runs on one window after the other.

@@ -18,7 +18,7 @@ import (
 type dividedTime struct {
 	pid, tid, window int64
 	running          bool
-	group            string // of the thread: see stored.ThreadGroup
+	group            string // the thread's group: see stored.ThreadGroup
 }
 
 // A drawnTime is a sum over draws: of what each stands for, and of the squares of that.

@@ -13,8 +13,8 @@ import (
 type drawing struct {
 	rng     *rand.Rand
 	threads int
-	draws   float64    // to be expected of a thread
-	parts   [3]float64 // of the time, by method
+	draws   float64    // expected number of draws of a thread
+	parts   [3]float64 // parts of the time, by method
 	alike   bool       // every thread waits in all methods, or each in one
 	divided bool       // the sum of each thread is known
 }

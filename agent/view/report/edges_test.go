@@ -81,7 +81,7 @@ func dispatch(weights ...float64) *profile.Profile {
 func TestGuardedInliningMark(t *testing.T) {
 	for _, test := range []struct {
 		weights []float64
-		want    []string // of the targets, mark and share
+		want    []string // mark and share of each target
 	}{
 		{[]float64{61, 39}, []string{"> 61.0%", "39.0%"}},
 		{[]float64{50, 45, 5}, []string{"> 50.0%", "> 45.0%", "5.0%"}},

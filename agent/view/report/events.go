@@ -328,7 +328,7 @@ func EventView(p *pprof.Profile) func(io.Writer, *pprof.Profile, *ViewOptions) e
 type storedEvents struct {
 	kind    profile.EventKind
 	stacks  *stacks.Samples
-	columns []int // of the values
+	columns []int // columns of the values
 	events  int   // the column of events
 	draws   bool  // OffCPU, Wall: samples have LabelDraw where they are not exact
 	// what variances are multiplied by: 1 unless part of the time was not observed, or events were

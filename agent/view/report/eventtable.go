@@ -31,7 +31,7 @@ type eventColumn struct {
 // An eventTable is a table of methods, or of something else, with their parts below them.
 type eventTable struct {
 	columns []eventColumn
-	order   []int // of the values that the largest come first by
+	order   []int // indexes of the values to sort by, largest first
 	opts    *ViewOptions
 	out     *bufio.Writer
 }

@@ -21,7 +21,7 @@ const (
 	perComment = 112
 	perLabels  = 1300 // the first label of a sample, for which there are three maps
 	perLabel   = 112
-	fewLabels  = 8 // of a sample: then maps have their least size
+	fewLabels  = 8 // labels of a sample, up to which maps have their least size
 	perFurther = 544
 )
 
@@ -61,7 +61,7 @@ func measure(r io.Reader, limit int64) (need, size int64, err error) {
 	switch {
 	case err == io.EOF: // as it is between two fields
 		err = nil
-	case err == io.ErrUnexpectedEOF: // of a decompressor it is another error
+	case err == io.ErrUnexpectedEOF: // A decompressor returns another error.
 		err = fmt.Errorf("%w: %w", errNotProfile, err)
 	}
 	return m.need, m.at, err

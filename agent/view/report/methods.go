@@ -104,7 +104,7 @@ func Methods(w io.Writer, p *pprof.Profile, opts *ViewOptions) error {
 
 	hows := make(map[string]stacks.Flags)
 	for id, n := range v.tree.Nodes() {
-		hows[n.Key] |= v.flags[id] &^ stacks.Uncertain // of its context
+		hows[n.Key] |= v.flags[id] &^ stacks.Uncertain // without doubts about its context
 	}
 	var used stacks.Flags
 	mark := 0 // columns

@@ -45,7 +45,7 @@ type perCall struct {
 	counted bool    // by breakpoints, which see no inlined and no interpreted calls
 
 	amount           func(float64) string
-	main             int // of the values of a tally
+	main             int // index of the main value of a tally
 	all, leftOut     tally
 	byCause, byBelow eventGroups[string]
 	recursive        bool

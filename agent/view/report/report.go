@@ -176,7 +176,7 @@ func Text(w io.Writer, p *pprof.Profile) error {
 // ViewOptions says how much of a profile a view shows. The zero value shows everything.
 type ViewOptions struct {
 	N        int     // lines of a table: methods, edges, call sites; 0 for all
-	MinShare float64 // of all samples, in percent: contexts below are left out of the tree
+	MinShare float64 // percent of all samples: contexts below are left out of the tree
 	Width    int     // columns that lines should keep to, by shortening names; 0 to keep names whole
 	// SumVM has the methods view show the threads of a JVM's collector and compilers, and its other
 	// threads for itself, as one line each.
@@ -185,7 +185,7 @@ type ViewOptions struct {
 	Idle bool
 	// PID is the only process that Timeline shows, 0 for all.
 	PID   int64
-	parts int // of a method in a table of events: 0 for maxParts, less for none
+	parts int // parts of a method in a table of events: 0 for maxParts, less for none
 	// App matches the names of methods that are of the application, for Layers; nil for all that
 	// are not the Java class library's.
 	App *regexp.Regexp

@@ -70,7 +70,7 @@ func (o *SummaryOptions) status(p *pprof.Profile) string {
 
 const (
 	fewSamples   = 100  // the interval of a share of 10 % is ± 6 points there
-	muchLost     = 0.02 // of what was sampled
+	muchLost     = 0.02 // part of what was sampled
 	muchDoubted  = 0.10
 	muchUnnamed  = 0.25
 	missingNames = "Java frames of process "

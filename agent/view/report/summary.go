@@ -22,7 +22,7 @@ import (
 
 // SummaryOptions says how a Summary is shown. Zero fields have the defaults named below.
 type SummaryOptions struct {
-	CPUs  int      // of the machine, for the first line; not said
+	CPUs  int      // number of CPUs of the machine, for the first line; by default not said
 	Width int      // columns: 80
 	Lines int      // at most: 24
 	Color bool     // with escape sequences for a terminal

@@ -71,7 +71,7 @@ func manyAllocations(t *testing.T) *pprof.Profile {
 			p.Function, p.Location = append(p.Function, f), append(p.Location, l)
 			s := &pprof.Sample{Location: []*pprof.Location{l}, Value: make([]int64, len(model.Value)),
 				Label: map[string][]string{"class": {"C" + strconv.Itoa(class)}}}
-			bytes := int64(1) // of 0.0 %
+			bytes := int64(1) // one byte, which is shown as 0.0 %
 			if class == method {
 				bytes = 1_000_000 * int64(12-class)
 			}

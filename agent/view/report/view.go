@@ -23,11 +23,11 @@ type view struct {
 	// by NodeID: how often samples found that context newly entered; nil if the profile does not
 	// say
 	entered []uint64
-	missing uint64               // of entered, for lack of room in the tree
+	missing uint64               // part of entered that the tree had no room for
 	unit    string               // what the weights are: "samples"
 	format  func(float64) string // shows weights, as stacks.amount does
 	leftOut string               // what is not in the tree, for the legend, or nothing
-	kinds   map[string]string    // of work, by method; nil unless the VM's own work is summed
+	kinds   map[string]string    // kind of work, by method; nil unless the VM's own work is summed
 }
 
 // A viewForm says what a view makes of stacks.

@@ -12,8 +12,8 @@ import (
 
 const (
 	maxCandidates  = 128  // for withCallees: the stacks of frameworks have dozens of methods that are always there
-	leastCandidate = 0.01 // of all time
-	passesOn       = 0.9  // of the time of a method in another one: then that one is the answer
+	leastCandidate = 0.01 // share of all time
+	passesOn       = 0.9  // share of a method's time spent in another one: then that one is the answer
 )
 
 // A candidateSet is some of the candidates.

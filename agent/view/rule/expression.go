@@ -32,14 +32,14 @@ import (
 // Bounds of an expression.
 const (
 	maxText    = 2000      // bytes of the expression
-	maxNodes   = 1000      // of its syntax tree, with what macros become
-	maxDepth   = 30        // of the tree
-	maxPattern = 500       // of the program that a regular expression becomes
-	maxCost    = 1_000_000 // of one sample, in CEL's unit, which is about a step
+	maxNodes   = 1000      // nodes of its syntax tree, with what macros become
+	maxDepth   = 30        // levels of the tree
+	maxPattern = 500       // instructions of the program that a regular expression becomes
+	maxCost    = 1_000_000 // cost of one sample, in CEL's unit, which is about a step
 	// What costs are estimated for at the start. Names have at most stored.MaxName bytes.
 	estimatedFrames = 500
 	estimatedLabels = 30
-	maxDigits       = 20 // of a number, with its sign
+	maxDigits       = 20 // digits of a number, with its sign
 )
 
 // Fields lists the variables of expressions.
@@ -267,7 +267,7 @@ func (*patterns) CallCost(function, _ string, args []ref.Val, _ ref.Val) *uint64
 // use.
 type Reader struct {
 	names  *stacks.Names
-	column int // of value
+	column int // index of the variable value in Sample.Value
 	sample *pprof.Sample
 	stack  []string
 	list   ref.Val

@@ -17,7 +17,7 @@ import (
 // A Rule is a number for each window, or several by group.
 type Rule struct {
 	Name  string
-	Share bool   // of the sum of all samples, from 0 to 1; otherwise it is a sum
+	Share bool   // value is a share of the sum of all samples, from 0 to 1; otherwise it is a sum
 	Of    string // the sample type: cpu
 	by    *Expression
 	where *Expression
@@ -129,9 +129,9 @@ func quoted(text string, raw bool) int {
 
 // Sums are what a rule computed from one window.
 type Sums struct {
-	Unit   string             // of the type: nanoseconds, bytes, count
+	Unit   string             // unit of the type: nanoseconds, bytes, count
 	Groups map[string]float64 // by the rule's text, "" without one; there may be none
-	All    float64            // of all samples, whether they meet the condition or not
+	All    float64            // sum over all samples, whether they meet the condition or not
 }
 
 // MaxGroups bounds Sums.Groups. The samples of more are in OtherGroups.

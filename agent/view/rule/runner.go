@@ -48,7 +48,7 @@ type Runner struct {
 	failing bool
 
 	mu     sync.Mutex
-	states []*State // of rules, in their order
+	states []*State // states of rules, in their order
 }
 
 // A job is the rules for one part of a window.
@@ -179,7 +179,7 @@ func (s *State) add(sums *Sums, err error) {
 		s.Failures[FailedError]++
 	}
 	if s.Shares != nil {
-		clear(s.Shares) // of a window that failed there is none
+		clear(s.Shares) // A window that failed has none.
 	}
 	if err != nil {
 		return

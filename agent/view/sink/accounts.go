@@ -17,8 +17,8 @@ const maxRepeated = 1000
 // accounts collect the metadata of one window or of several.
 type accounts struct {
 	metadata stored.Metadata // without totals, calls, basis and notes, which are below
-	start    time.Time       // of the first window
-	end      time.Time       // of the last one
+	start    time.Time       // start of the first window
+	end      time.Time       // end of the last window
 	totals   eventTotals
 	extents  processExtents
 	calls    callTotals
@@ -55,7 +55,7 @@ func (a *accounts) add(p *profile.Profile, content Content, window int64) {
 	}
 	for _, c := range p.Comments {
 		if note, ok := profile.ParsePartNote(c); ok && (!ofEvents || note.Kind != kind) {
-			continue // of events that this profile does not have
+			continue // This profile does not have the events.
 		}
 		a.remark(c, window)
 	}
@@ -165,7 +165,7 @@ type eventTotals struct {
 type eventTotal struct {
 	comm string
 	pid  int
-	sum  float64 // of the main value
+	sum  float64 // sum of the main value
 	profile.Coverage
 }
 

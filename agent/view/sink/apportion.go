@@ -27,7 +27,7 @@ func apportion(weights []float64) ([]int64, error) {
 		return nil, fmt.Errorf("%w: %g", errTooLarge, sum)
 	}
 	whole := make([]int64, len(weights))
-	order := make([]int, len(weights)) // of indices
+	order := make([]int, len(weights)) // indexes of weights
 	missing := int64(math.Round(sum))
 	for i, w := range weights {
 		whole[i], order[i] = int64(w), i

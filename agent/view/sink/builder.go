@@ -60,7 +60,7 @@ type pprofBuilder struct {
 	profile   *pprof.Profile
 	content   Content
 	window    int64         // the number of the window that is being added, 0 if there is one only
-	period    time.Duration // of CPU time that a sample stands for
+	period    time.Duration // CPU time that a sample stands for
 	accounts  accounts
 	mappings  map[symbol.Mapping]*pprof.Mapping
 	functions map[functionKey]*pprof.Function

@@ -124,7 +124,7 @@ func (c *collapser) name(symbol symbol.Symbol) string {
 
 func (c *collapser) write(w io.Writer) error {
 	buffered := bufio.NewWriter(w)
-	var path []string // of the node that is visited, outermost frame first
+	var path []string // path of the node that is visited, outermost frame first
 	c.stacks.Walk(c.stacks.ByKey(strings.Compare), func(_ cct.NodeID, n cct.Node[string]) bool {
 		path = append(path[:n.Depth-1], n.Key)
 		if n.Self > 0 {

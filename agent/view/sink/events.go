@@ -19,7 +19,7 @@ type eventLabels struct {
 	kind    profile.EventKind
 	process map[string][]string
 	numbers map[string][]int64
-	known   map[eventLabelsKey]*pprof.Sample // of which only the labels are set
+	known   map[eventLabelsKey]*pprof.Sample // samples of which only the labels are set
 }
 
 type eventLabelsKey struct {

@@ -319,7 +319,7 @@ func TestPartNotes(t *testing.T) {
 		second := *first
 		second.PID = 4321
 		p.Processes = append(p.Processes, &second)
-		note.What = "waits of java.util.concurrent" // of which no process has any
+		note.What = "waits of java.util.concurrent" // waits that no process has
 		p.Comments = append(p.Comments, note.String())
 		return p
 	}

@@ -10,7 +10,7 @@ type inliners struct {
 	list    []stored.Inlining
 	byPID   map[int]int       // in list
 	callees map[calleeKey]int // in the list of its process
-	count   int               // of callees
+	count   int               // number of callees
 	sites   int
 	leftOut int
 }

@@ -16,7 +16,7 @@ import (
 type callerRow struct {
 	method methodName
 	indent int     // grows where callers branch: long chains of one caller each are not indented
-	share  float64 // of the method's weight
+	share  float64 // share of the method's weight
 }
 
 // Bounds of the tree of callers.

@@ -29,11 +29,11 @@ const Keep = 5 * time.Minute
 
 // Bounds of a Model. Windows of two seconds make 150 in five minutes.
 const (
-	maxWindows  = 300     // of each kind, whatever their length
-	maxServices = 256     // of a window; others are aggregated
-	maxCells    = 1 << 13 // of a window, each 48 bytes: sums by thread, method and caller, or by class
-	// of the trees of all windows, each about 50 bytes; beyond, the oldest windows keep their sums
-	// only
+	maxWindows  = 300     // windows of each kind, whatever their length
+	maxServices = 256     // services of a window; others are aggregated
+	maxCells    = 1 << 13 // cells of a window, each 48 bytes: sums by thread, method and caller, or by class
+	// maxNodes bounds the nodes of the trees of all windows, each about 50 bytes. Beyond it, the
+	// oldest windows keep their sums only.
 	maxNodes = 1 << 20
 )
 
@@ -56,11 +56,11 @@ type methodName struct {
 type Model struct {
 	cpus   int
 	cpu    []*window                     // oldest first
-	events [profile.EventKinds][]*window // of kinds that were recorded for a while
-	names  map[symbol.Symbol]method      // of the window that is being added
-	groups map[string]text               // of its threads
+	events [profile.EventKinds][]*window // windows of kinds that were recorded for a while
+	names  map[symbol.Symbol]method      // names in the window that is being added
+	groups map[string]text               // groups of its threads
 	paused bool                          // windows are not added
-	nodes  int                           // of all kept trees
+	nodes  int                           // nodes of all kept trees
 	lost   uint64                        // samples of the last window that the kernel dropped
 }
 
@@ -70,7 +70,7 @@ func NewModel(cpus int) *Model { return &Model{cpus: max(cpus, 1)} }
 // A window is one closed window.
 type window struct {
 	start, end time.Time
-	observed   time.Duration // of an event kind: in which it was observed; otherwise the length
+	observed   time.Duration // for an event kind: time in which it was observed; otherwise the length
 	period     time.Duration
 	services   []serviceSums // ordered by name
 	cells      []cell
@@ -87,8 +87,8 @@ type serviceSums struct {
 	samples   uint64
 	stopped   time.Duration // in safepoint pauses, of all processes
 	hasPauses bool          // the VM's pauses are recorded
-	main      float64       // of an event kind: the main value
-	queued    float64       // of off-CPU time: that in which threads waited for a CPU, ns
+	main      float64       // for an event kind: the main value
+	queued    float64       // for off-CPU time: the part in which threads waited for a CPU, ns
 }
 
 // cpu is the service's CPU time in ns.

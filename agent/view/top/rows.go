@@ -59,13 +59,13 @@ func shareInterval(k, n uint64) interval {
 // A row is a line of the table of methods, threads or events.
 type row struct {
 	method      methodName
-	label       string // of threads, the group; of events, the class or what was waited for
+	label       string // for threads, the group; for events, the class or what was waited for
 	samples     uint64
-	value       float64 // of events: the main value
-	share       float64 // of what all rows of the selection have
+	value       float64 // for events: the main value
+	share       float64 // share of what all rows of the selection have
 	interval    interval
-	caller      string  // that is on top of the method most often; of threads, the method that is
-	callerShare float64 // of the row, 0 to 1
+	caller      string  // method that is its caller most often; for threads, the most frequent method
+	callerShare float64 // share of the row, 0 to 1
 }
 
 // group is a sum of cells with their callers.

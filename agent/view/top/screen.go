@@ -97,14 +97,14 @@ type Screen struct {
 	cursor  int
 	moved   bool   // the cursor follows its row
 	at      string // the row of the cursor
-	rows    int    // of the table when it was last drawn
+	rows    int    // rows of the table when it was last drawn
 	visible int
 
 	prompt  rune // 0: none; '/' search, 'w' write
 	input   string
 	message string
 
-	states  [profile.EventKinds]string // of the recording of events
+	states  [profile.EventKinds]string // states of the recording of events
 	stopped string                     // why nothing runs; "" if something may
 	own     float64                    // share of a CPU that top takes
 	ascii   bool

@@ -16,7 +16,7 @@ type serviceRow struct {
 	processes int
 	managed   bool                       // a VM runs in it
 	cpus      float64                    // busy CPUs
-	samples   uint64                     // of the span
+	samples   uint64                     // samples of the span
 	code      [profile.CodeKinds]float64 // shares of the CPU time, 0 to 1
 	alloc     float64                    // bytes a second; NaN: not recorded
 	delay     float64                    // seconds of waiting a second, over all threads; NaN: not recorded

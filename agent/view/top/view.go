@@ -59,7 +59,7 @@ func (l Line) clip(width int) Line {
 const (
 	narrow    = 64 // columns: no busiest callers, no shares of code
 	wide      = 96 // columns: all columns of services
-	leastRows = 3  // of the table, if there are so many lines
+	leastRows = 3  // rows of the table, if there are so many lines
 )
 
 // Lines draws the screen: as many lines as it is high, none wider than it.
@@ -419,7 +419,7 @@ func (s *Screen) why() string {
 
 // callersBody is the tree of callers.
 func (s *Screen) callersBody(width, height int) []Line {
-	const least = 0.01 // of the method: smaller branches are noise
+	const least = 0.01 // share of the method: smaller branches are noise
 	list := s.model.callers(s.below.content(), s.selection(), s.of, least)
 	heading := fmt.Sprintf("%6s  callers of %s", "share", shorten(s.of.name, width-20, 2))
 	lines := []Line{{{fit(heading, width), Bar}}}

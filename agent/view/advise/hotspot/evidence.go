@@ -69,7 +69,7 @@ type place struct {
 // VM's own counts.
 type virtual struct {
 	target  string
-	share   float64 // of the calls
+	share   float64 // share of the calls
 	classes int     // at least
 }
 

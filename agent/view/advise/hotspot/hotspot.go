@@ -39,7 +39,7 @@ const (
 	// MaxAdvice bounds the pieces of advice: a reader shall try each.
 	MaxAdvice = 5
 
-	leastGain   = 0.01 // of the CPU time: smaller effects are hardly measured
+	leastGain   = 0.01 // share of the CPU time: smaller effects are hardly measured
 	mostInlined = 4000 // bytes of bytecode: C2 stops at 8000 for all of a compilation (DesiredMethodLimit)
 
 	// What a call costs at most, in seconds, beyond the work of the callee: the two guests of
@@ -100,7 +100,7 @@ type Calls struct {
 	Unmeasured bool
 	Of         float64 // share of the process's calls whose number is known; 0 if it is not one of them
 	Target     float64 // share of the calls of the site
-	Targets    int     // of the site, at least
+	Targets    int     // least number of targets of the site
 	Counted    bool    // Target is by the JVM's own counts
 	Time       float64 // seconds of CPU time a call in the callee's own code; 0 if unknown
 

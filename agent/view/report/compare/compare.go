@@ -30,7 +30,7 @@ const (
 	ByMethod  By = iota // innermost methods; of calls, the methods that are called
 	ByEdge              // the two innermost methods and the site of the call
 	ByContext           // whole stacks
-	ByClass             // of objects: of events
+	ByClass             // classes of objects; only for events
 	ByTotal             // methods with what they call; not in comparisons of shares
 	ByService           // whole services; not in comparisons of shares
 )
@@ -64,7 +64,7 @@ func (b By) noun() string {
 type Options struct {
 	By          By
 	SampleType  string // "" for one that both profiles have: calls, if possible
-	Engine      string // of calls: "" for the only one
+	Engine      string // engine of calls: "" for the only one
 	IgnoreSites bool   // two methods are one edge, wherever one calls the other
 	N           int    // differences to show; 0 for all
 	Width       int    // columns that lines should keep to; 0 to keep names whole
@@ -230,7 +230,7 @@ func (c *comparison) byClass() {
 func (c *comparison) byContext() {
 	p, methods := newPairing[cct.NodeID](), stacks.NewMethodNames()
 	var (
-		tree   cct.Tree[stacks.Method] // of both
+		tree   cct.Tree[stacks.Method] // tree of both profiles
 		frames []stacks.Frame
 		stack  []stacks.Method
 	)
@@ -374,7 +374,7 @@ func oneEngine(n Named) error {
 
 // A pairing is two profiles side by side: the weight that each gives to every thing of either.
 type pairing[K comparable] struct {
-	order   []K // of first appearance, so that nothing depends on the order of a map
+	order   []K // order of first appearance, so that nothing depends on the order of a map
 	weights [2]cct.Weights[K]
 	totals  [2]float64
 }

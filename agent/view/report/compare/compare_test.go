@@ -235,7 +235,7 @@ func TestCompareByClass(t *testing.T) {
 func TestCompareLocks(t *testing.T) {
 	a, b := sinktest.Only(profile.Locks), sinktest.Only(profile.Locks)
 	rows := b.Processes[1].Events[0].Rows
-	rows[4].Values[2] = 1 // of waits
+	rows[4].Values[2] = 1 // value of waits
 	for _, by := range []compare.By{compare.ByMethod, compare.ByContext, compare.ByClass} {
 		got := compared(t, sinktest.MustPprof(t, a), sinktest.MustPprof(t, b), &compare.Options{By: by})
 		for _, want := range []string{"Comparison of delay by", "800.00ms delay", "overlap       100.00",

@@ -50,7 +50,7 @@ func stable(m stacks.Method) stacks.Method {
 // An auditor reads the recordings of two sides into costs by key.
 type auditor struct {
 	by      By
-	tree    cct.Tree[stacks.Method] // of all recordings
+	tree    cct.Tree[stacks.Method] // tree of all recordings
 	methods stacks.MethodNames
 	at      map[*pprof.Sample]cct.NodeID
 	stable  map[stacks.Method]stacks.Method

@@ -21,7 +21,7 @@ import (
 
 // Per is the unit of work that costs are divided by. The zero value is a second of wall time.
 type Per struct {
-	units  [2]float64 // of A and B as the user counted them, 0 for none
+	units  [2]float64 // numbers of units in A and B as the user counted them, 0 for none
 	method string     // whose calls are counted
 }
 
@@ -88,7 +88,7 @@ type Window struct {
 	start    time.Time
 	duration time.Duration
 	Samples  []*pprof.Sample
-	Units    float64 // of work, once they are counted
+	Units    float64 // units of work, once they are counted
 }
 
 // A processKey identifies a process of one host. The zero value is none.

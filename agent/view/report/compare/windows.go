@@ -66,11 +66,11 @@ type windowComparison struct {
 	stacks   *stacks.Samples
 	entries  *stacks.Samples // nil if there are none, or something else than samples is compared
 	contexts bool            // the stacks are whole
-	kinds    []string        // of things: the columns of the table
+	kinds    []string        // kinds of things: the columns of the table
 	opts     *Options
 	out      *bufio.Writer
 
-	tree   cct.Tree[stacks.Method] // of all windows, so that a node stands for a context in each
+	tree   cct.Tree[stacks.Method] // tree of all windows, so that a node stands for a context in each
 	frames []stacks.Frame
 	stack  []stacks.Method
 }

@@ -258,7 +258,7 @@ func TestCompareWindowsHostile(t *testing.T) {
 		name string
 		p    *pprof.Profile
 		opts compare.Options
-		want string // of the error, "" for none
+		want string // text of the error, "" for none
 	}{
 		{"no windows", numbered(0, 0), compare.Options{}, "name two files, or record with --window=10s"},
 		{"one window", numbered(3, 3), compare.Options{}, "has fewer than two windows"},

@@ -14,7 +14,7 @@ import (
 // A language is how costs of one sample type are spoken of. The sentences are about B, where %s is
 // how much in percent.
 type language struct {
-	scale float64 // of the numbers that are shown
+	scale float64 // divisor of the costs that are shown
 	unit  string  // "ms of CPU"
 	cpu   bool
 

@@ -25,7 +25,7 @@ func (f *Graph) Cut(limit int) *Graph {
 	order := slices.Clone(weights[1:])
 	slices.Sort(order)
 	least := order[len(order)-1-limit]
-	ties := limit // of the weight least, as many as there is room for
+	ties := limit // how many nodes of the weight least there is room for
 	for _, w := range order {
 		if w > least {
 			ties--
@@ -55,7 +55,8 @@ func (f *Graph) Cut(limit int) *Graph {
 		out.frames = append(f.frames[:rare:rare], flameFrame{name: RareFrames})
 	}
 	out.nodes = []flameNode{f.nodes[0]}
-	out.index, out.children = nil, make(map[flameChild]int32) // of [rare], and below it: other nodes are one of f each
+	// out.children has only [rare] and what is below it: each other node is one node of f.
+	out.index, out.children = nil, make(map[flameChild]int32)
 	place := make([]int32, len(f.nodes))
 	cut := make([]bool, len(f.nodes))
 	var leaves cutLeaves
@@ -122,8 +123,8 @@ func (l *cutLeaves) place(out *Graph, rare int32, most int, place []int32) {
 		weights[i] = l.list[i].weight()
 	}
 	slices.Sort(weights)
-	// of those that become nodes: what has more, and as many of the weight least as there is room
-	// for
+	// Nodes are made of the leaves that weigh more than least, and of as many of the weight least
+	// as there is room for.
 	least, ties := 0.0, 0
 	if len(weights) > most {
 		least = weights[len(weights)-1-most]

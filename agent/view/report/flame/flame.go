@@ -25,7 +25,7 @@ import (
 type Graph struct {
 	Kind, Title, Unit string // "cpu", "CPU time", "nanoseconds"
 	Start             time.Time
-	Duration          time.Duration // of all windows together
+	Duration          time.Duration // sum over all windows
 	Notes             []string      // what a reader must know, one sentence each
 
 	// Verdicts say of a comparison which methods certainly differ. Without any, readers use the
@@ -110,10 +110,13 @@ var tierNames = [tiers]string{"interpreted", "C1", "C2", "compiled", "inlined"}
 
 type flameNode struct {
 	parent, frame int32
-	value, count  [2]float64 // of exactly this context, and of the baseline: values, and samples or observed events
-	approx        float64    // part of value whose callers are not certain
-	inner         float64    // part of value whose innermost method, which is this one, is not certain
-	// line is the line of most of the weight, by majority vote (Boyer and Moore): votes is what the others have not outvoted.
+	// value and count are the sums of exactly this context, here and in the baseline: values, and
+	// samples or observed events.
+	value, count [2]float64
+	approx       float64 // part of value whose callers are not certain
+	inner        float64 // part of value whose innermost method, which is this one, is not certain
+	// line is the line of most of the weight, by majority vote (Boyer and Moore): votes is what the
+	// others have not outvoted.
 	line  int32
 	votes float64
 	tiers [tiers]float64 // parts of the value with all descendants
@@ -161,7 +164,7 @@ func ClassName(class int) string {
 
 const (
 	maxFlameNodes = 1 << 19
-	maxFlameDepth = 400 // of frames; what is deeper becomes one frame
+	maxFlameDepth = 400 // frames of a stack; what is deeper becomes one frame
 	maxFlameCalls = 20_000
 	// RareFrames is the frame that stands for those left out by Cut.
 	RareFrames = "[rare]"

@@ -66,8 +66,8 @@ type flameBaseNodes struct {
 type flameCalls struct {
 	Caller    []int     `json:"caller"` // place in names
 	Callee    []int     `json:"callee"`
-	Line      []int32   `json:"line"`   // of the call, 0 if unknown
-	Offset    []int32   `json:"offset"` // of the call in the caller, -1 if unknown
+	Line      []int32   `json:"line"`   // line of the call, 0 if unknown
+	Offset    []int32   `json:"offset"` // offset of the call in the caller, -1 if unknown
 	PerSecond []float64 `json:"perSecond"`
 }
 
@@ -184,7 +184,7 @@ func (f *Graph) shownCalls(place func(string) int) *flameCalls {
 	if len(f.calls) == 0 || seconds <= 0 {
 		return nil
 	}
-	sums := make(map[flameCall]float64) // of all processes
+	sums := make(map[flameCall]float64) // sums over all processes
 	for of, n := range f.calls {
 		of.process = 0
 		sums[of] += n

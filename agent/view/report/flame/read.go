@@ -111,7 +111,7 @@ func busiestEngine(p *pprof.Profile) string {
 type flameReader struct {
 	*Graph
 	leaf   []string
-	engine string             // of calls
+	engine string             // engine of calls
 	levels map[versionKey]int // tiers of code versions
 	shown  map[*pprof.Location][]shownFrame
 }

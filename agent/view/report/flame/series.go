@@ -18,9 +18,9 @@ const leastSeriesNodes = 1 << 12
 type Series struct {
 	frameTable
 	most     int
-	nodes    []flameChild // of all windows, parents before children; the first is the root
+	nodes    []flameChild // nodes of all windows, parents before children; the first is the root
 	children map[flameChild]int32
-	calls    []flameCall // of all windows
+	calls    []flameCall // calls of all windows
 	callAt   map[flameCall]int32
 	windows  []seriesWindow // oldest first
 	tidied   int            // how many nodes there were without those of forgotten windows

@@ -40,7 +40,7 @@ type flameSlowCall struct {
 	Process string       `json:"process"`
 	TID     int64        `json:"tid"`
 	Thread  string       `json:"thread"`
-	Group   string       `json:"group"` // of threads
+	Group   string       `json:"group"` // group of threads
 	Start   float64      `json:"start"` // ms since 1970
 	Took    float64      `json:"took"`  // ns
 	End     string       `json:"end"`

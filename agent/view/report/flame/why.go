@@ -15,10 +15,10 @@ import (
 
 // A Why says how one time differs from another, as far as that is more than chance.
 type Why struct {
-	Whole    []Finding `json:"whole"`    // of each kind, also where nothing is decided
+	Whole    []Finding `json:"whole"`    // findings about each kind, also where nothing is decided
 	Findings []Finding `json:"findings"` // methods of the first kind, the one that explains most first
 	Notes    []string  `json:"notes"`    // what a reader must know, one sentence each
-	Windows  [2]int    `json:"windows"`  // of the baseline and of the selection
+	Windows  [2]int    `json:"windows"`  // number of windows of the baseline and of the selection
 }
 
 // A Finding is one difference. Method is empty for a whole kind, Caller if it is not that of one
@@ -28,7 +28,7 @@ type Finding struct {
 	Verdict string  `json:"verdict"` // more, less, same or undecided
 	Method  string  `json:"method,omitempty"`
 	Caller  string  `json:"caller,omitempty"`
-	Unit    string  `json:"unit"` // of the numbers: that of the kind per second, or share
+	Unit    string  `json:"unit"` // unit of the numbers: that of the kind per second, or share
 	Before  float64 `json:"before"`
 	Now     float64 `json:"now"`
 	// half of the interval of the difference: of 99 % if there were one comparison, wider as there
@@ -41,14 +41,14 @@ type Finding struct {
 const LeastWindows = 10
 
 const (
-	whyAlpha  = 0.01 // of false findings
+	whyAlpha  = 0.01 // probability of false findings
 	whyLeast  = 0.1  // differences of less than a tenth are none
 	whyPoints = 0.01 // nor is what changes less than one percent of the whole
 	// maxFindings is also the number of rounds in each of which the statistics are computed again.
 	maxFindings    = 5
 	maxWhyKeys     = 200
-	leastWhyShare  = 0.003 // of both times together
-	maxWhyWindows  = 60    // of each time; neighbours are added up
+	leastWhyShare  = 0.003 // share of both times together
+	maxWhyWindows  = 60    // windows of each time; neighbours are added up
 	maxWhyContexts = 1 << 18
 	unitShare      = "share"
 )
@@ -208,7 +208,7 @@ type whyTree struct {
 	title    string
 	unit     string
 	names    []string
-	places   map[string]int32 // of names
+	places   map[string]int32 // index of each name
 	nodes    []whyKey         // method, with the parent's place as the caller; the first is the root
 	children map[whyKey]int32
 	sides    [2][]whyWindow

@@ -15,7 +15,7 @@ import (
 type Scale struct {
 	suffixes []string
 	step     float64
-	decimals int // of all but the first
+	decimals int // decimals of all suffixes but the first
 }
 
 var (

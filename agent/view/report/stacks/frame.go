@@ -16,13 +16,13 @@ type Flags uint16
 const (
 	Interpreted Flags = 1 << iota
 	JIT
-	Stub    // of the VM
-	Native  // of a file
-	Kernel  // of Linux
+	Stub    // stub of the VM
+	Native  // code of a file
+	Kernel  // code of Linux
 	Inlined // into its caller
 	Called  // really, in a frame of its own
 
-	ambiguous // of profile.Certainty
+	ambiguous // this and the next two: values of profile.Certainty
 	fitted
 	unplaced
 )
@@ -104,7 +104,8 @@ var Nobody = Method{Name: "[none]", SystemName: "[none]"}
 type Frame struct {
 	Method
 	Flags Flags
-	Site  profile.Site // of the call that the next inner frame is of; its offset only holds in samples of calls
+	// Site is the call that the next inner frame is of. Its offset only holds in samples of calls.
+	Site profile.Site
 }
 
 // locationFrames returns the frames of a location, innermost first. There is at least one.

@@ -84,7 +84,7 @@ func Where(p *pprof.Profile, what string, keep func(*pprof.Sample) (bool, error)
 // MethodNames names methods for people: with the types of its arguments where a method is
 // overloaded. All methods are added before the first is named.
 type MethodNames struct {
-	systemNames map[string]string // of the method with a name, "" if there are several
+	systemNames map[string]string // system name of the method with a name, "" if there are several
 }
 
 func NewMethodNames() MethodNames { return MethodNames{make(map[string]string)} }
@@ -109,7 +109,7 @@ func (n MethodNames) Name(m Method) string {
 // SiteNames distinguishes call sites of one method for people: by line, and by offset where a line
 // has several. All sites are added before the first is named.
 type SiteNames struct {
-	offsets map[lineOf]int32 // of the site on a line, or several
+	offsets map[lineOf]int32 // offset of the site on a line, or the constant several
 }
 
 type lineOf struct {

@@ -29,7 +29,7 @@ import (
 // and to add up to less than 2^63.
 type Samples struct {
 	Profile *pprof.Profile
-	Column  int // of the value in Sample.Value
+	Column  int // index of the value in Sample.Value
 	Total   uint64
 	Keep    func(*pprof.Sample) bool // nil for all
 	frames  map[*pprof.Location][]Frame

@@ -151,7 +151,7 @@ func (m *Method) Recompiled() (again int) {
 // Versions are the code versions of a stored profile.
 type Versions struct {
 	Methods []*Method // the most samples first
-	Samples uint64    // of the profile
+	Samples uint64    // samples of the profile
 	Seconds float64   // that the profile took
 	stacks  *stacks.Samples
 	index   map[codeKey]*Code
@@ -246,7 +246,7 @@ func (vs *Versions) count(sample *pprof.Sample, value uint64, add func(*Code, st
 		}
 		m := vs.of[v]
 		if m.SystemName != compiled.SystemName {
-			continue // of another process that had the pid
+			continue // It is of another process that had the pid.
 		}
 		m.Comm = stacks.Label(sample, stored.LabelComm)
 		if i == 0 {

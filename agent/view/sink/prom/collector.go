@@ -21,7 +21,7 @@ type health struct {
 	windows  *windowTally
 	history  func() history.Stats // nil without a history
 	families []family
-	descs    []*prometheus.Desc // of families
+	descs    []*prometheus.Desc // descriptions of families
 }
 
 func newHealth(source Source, windows *windowTally, history func() history.Stats) *health {

@@ -36,9 +36,9 @@ type Options struct {
 	NoTime  bool                     // CPU time is not sampled: leave out its metrics
 	Engines []string                 // call engines that have series of calls; none if calls are not sampled
 	Events  [profile.EventKinds]bool // recorded kinds of events: those with a total for each service get series
-	History func() history.Stats     // of serve --history-dir; nil without a history
-	Rules   func() []rule.State      // of serve --rule; nil without rules
-	Program func() program.State     // of serve --window-exec; nil without a program
+	History func() history.Stats     // statistics of serve --history-dir; nil without a history
+	Rules   func() []rule.State      // states of the rules of serve --rule; nil without rules
+	Program func() program.State     // state of the program of serve --window-exec; nil without a program
 	// Passwords counts requests with a password, by result; nil without passwords.
 	Passwords func() map[string]uint64
 	// TLSFailures counts the times that TLS could not be configured; nil without a configuration.

@@ -41,7 +41,7 @@ type rankedUsage struct {
 	mu       sync.Mutex
 	services *ranking[string, *service]
 	absent   map[string]int     // windows in a row without the service; keys are those of services
-	other    map[method]counter // of service="(other)", where method is, too
+	other    map[method]counter // counters of service="(other)", where method is, too
 	folded   int                // services in service="(other)" in the last window
 }
 

@@ -34,7 +34,7 @@ type ranking[K comparable, V any] struct {
 
 type ranked[K comparable, V any] struct {
 	key    K
-	score  float64 // of what is ranked, the old ones faded
+	score  float64 // score by what is ranked, the old scores faded
 	placed bool
 	value  V // survives the loss of the place for as long as the entry stays in the table
 }

@@ -87,7 +87,7 @@ func TestRankingDoesNotFlap(t *testing.T) {
 	for _, tt := range []struct {
 		name    string
 		each    float64 // CPU seconds of each new name
-		maximum int     // of keys that ever had a place
+		maximum int     // number of keys that ever had a place
 	}{
 		{"rare names", 0.09, 0},
 		// A place is worth the floor at least, and changes hands for twice the score, which halves

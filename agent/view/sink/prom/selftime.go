@@ -11,7 +11,7 @@ import (
 // same.
 type method struct {
 	runtime, name string
-	basis         string // of calls: how they were learned; otherwise ""
+	basis         string // for calls: how they were learned; otherwise ""
 }
 
 // usage is what the methods of one window used up, by service label. It is as large as the window.
@@ -32,7 +32,9 @@ func (u usage) of(service string) map[method]uint64 {
 // samples is in that of profile.Thread.UnseenIn.
 func selfTimes(p *profile.Profile) usage {
 	times := make(usage)
-	labels := make(map[string]string) // of function names: many frames share one, and making a label is slow
+	// labels caches the labels of function names: many frames share one, and making a label is
+	// slow.
+	labels := make(map[string]string)
 	for _, proc := range p.Processes {
 		service, runtime := label(proc.Service), runtimeLabel(proc.Runtime)
 		methods := times.of(service)

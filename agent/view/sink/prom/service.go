@@ -11,7 +11,7 @@ import (
 // service is what a placed service counts.
 type service struct {
 	methods *ranking[method, counter]
-	other   map[method]counter // of method="(other)"; there are a handful of runtimes and bases
+	other   map[method]counter // counters of method="(other)"; there are a handful of runtimes and bases
 	folded  int                // methods in method="(other)" in the last window
 }
 

@@ -15,7 +15,7 @@ type Path struct {
 	Methods string
 	Fresh   int // frames that each of them found newly entered
 	Times   int
-	Weight  uint64 // of each sample
+	Weight  uint64 // weight of each sample
 }
 
 // OfPaths is a window in which these stacks were sampled.
