@@ -22,10 +22,10 @@ type simulatedThread struct {
 	*fakeAllocator
 	random  *rand.Rand
 	objects []drawnObject
-	total   int    // of weights
+	total   int    // sum of the weights
 	desired uint64 // bytes of a buffer, without the object that it is begun for
 	end     uint64 // bytes of the buffer
-	free    uint64 // of them
+	free    uint64 // bytes of the buffer that are free
 	limit   uint64 // what is left of a buffer that is given up at most
 	// refills is what is learned from new buffers alone, as is often done: bytes by size of the
 	// object that each was got for.
@@ -80,7 +80,7 @@ func TestProbeAllocationWeights(t *testing.T) {
 		name    string
 		objects []drawnObject
 		desired uint64
-		buffers int // of which a collection takes one away; 0: none
+		buffers int // mean number of buffers for each that a collection takes away; 0: no collections
 		every   uint32
 		events  int
 	}{

@@ -61,7 +61,7 @@ type Objects struct {
 
 	opts       Options
 	firstSpare uint32     // as the programs have it
-	types      *btf.Cache // of the kernel, which programs are relocated against; nil once ForgetTypes was called
+	types      *btf.Cache // types of the kernel, which programs are relocated against; nil once ForgetTypes was called
 }
 
 // Load loads all programs into the kernel. A verifier's refusal is an *ebpf.VerifierError.

@@ -234,7 +234,7 @@ func TestKernelFreezing(t *testing.T) {
 			for _, test := range []struct {
 				name  string
 				calls []call
-				copy  int // of the last calls, those that the VM does not copy
+				copy  int // number of the last calls that the VM does not copy
 			}{
 				{"compiled", []call{compiled(0x50), compiled(0x58), yielding}, 1},
 				{"interpreted", []call{interpreted(5), interpreted(6), yielding}, 1},

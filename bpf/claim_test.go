@@ -101,7 +101,7 @@ func TestKernelObservationsPreempted(t *testing.T) {
 	const threads, hits = 3, 8000
 	cpu := cpus(t)[0]
 	var names [threads]string
-	var owner sync.Map // of a tid: which of the threads
+	var owner sync.Map // keyed by tid: which of the threads owns it
 	var running sync.WaitGroup
 	var left atomic.Int32
 	left.Store(threads)
@@ -162,7 +162,7 @@ func TestKernelValuesPreempted(t *testing.T) {
 		t.Fatal(err)
 	}
 	var texts [threads][]byte // the heap's, which do not move
-	var owner sync.Map        // of a tid: which of the threads
+	var owner sync.Map        // keyed by tid: which of the threads owns it
 	var running sync.WaitGroup
 	var left atomic.Int32
 	left.Store(threads)

@@ -24,7 +24,7 @@ func deepStack(t testing.TB, vm *fakeVM, depth int) *fakeStack {
 
 // costs are what taking one context costs, in things that can be counted.
 type costs struct {
-	bytes          uint32 // of the record
+	bytes          uint32 // bytes of the record
 	copies, misses uint64 // STACK_COPIES, SEGMENT_MISSES
 }
 

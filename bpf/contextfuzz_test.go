@@ -76,7 +76,7 @@ func FuzzKernelContext(f *testing.F) {
 		undo := tg.spoil(&spoilt, changes)
 		defer undo()
 		take(spoilt, false)
-		take(spoilt, onlyStack(changes)) // of code that changed, each has cached what it has seen
+		take(spoilt, onlyStack(changes)) // Each has cached what it has seen of the code that changed.
 		undo()
 		take(req, onlyStack(changes))
 		take(req, onlyStack(changes))

@@ -56,7 +56,7 @@ const (
 // Flags of a sample.
 const (
 	SampleKernel     = uint8(ProfileSampleFlagsSAMPLE_KERNEL)      // the tick came in kernel mode
-	SampleJavaThread = uint8(ProfileSampleFlagsSAMPLE_JAVA_THREAD) // of an attached VM
+	SampleJavaThread = uint8(ProfileSampleFlagsSAMPLE_JAVA_THREAD) // the thread belongs to an attached VM
 	SampleJavaFrames = uint8(ProfileSampleFlagsSAMPLE_JAVA_FRAMES) // and Java is on its stack
 	SampleAttached   = uint8(ProfileSampleFlagsSAMPLE_ATTACHED)    // the VM was known when the tick came
 	SampleDepths     = uint8(ProfileSampleFlagsSAMPLE_DEPTHS)      // Sample.Depths
@@ -103,12 +103,12 @@ const (
 
 // Bounds of the kernel side.
 const (
-	MaxUserFrames   = 1024  // of a stack: MAX_USER_FRAMES
-	RootFrames      = 124   // of those, outermost ones of a deeper stack: ROOT_FRAMES
-	MaxWalkedFrames = 5120  // of a stack whose outermost frames are looked for: MAX_WALKED_FRAMES
-	MaxKeptFrames   = 2048  // of a stack that the next one may share: MAX_KEPT_FRAMES
+	MaxUserFrames   = 1024  // frames of a stack: MAX_USER_FRAMES
+	RootFrames      = 124   // outermost frames of a deeper stack, which are part of the former: ROOT_FRAMES
+	MaxWalkedFrames = 5120  // frames of a stack whose outermost frames are looked for: MAX_WALKED_FRAMES
+	MaxKeptFrames   = 2048  // frames of a stack that the next one may share: MAX_KEPT_FRAMES
 	MaxAttached     = 1024  // VMs at once: MAX_ATTACHED
-	MaxKnownThreads = 16384 // of all VMs: MAX_KNOWN_THREADS
+	MaxKnownThreads = 16384 // threads of all VMs: MAX_KNOWN_THREADS
 	MaxProbeSites   = 64    // load probes of all builds of libjvm: MAX_PROBE_SITES
 )
 
@@ -123,12 +123,12 @@ type Sample struct {
 	CPU        uint16
 	ClassEpoch uint32       // times the VM had unloaded classes
 	Attachment uint32       // HotspotProcess.Serial, 0 if none
-	Comm       []byte       // of the thread, up to 16 bytes, zero-padded
+	Comm       []byte       // name of the thread, up to 16 bytes, zero-padded
 	User       []Frame      // innermost first
 	LeftOut    int          // frames that are missing before the last RootFrames of User; 0 if none is
 	Kernel     []uint64     // pcs, innermost first
-	Depths     []uint32     // of User, in bytes below the base of the stack, 0 for unknown; nil without SampleDepths
-	LinkTag    uint64       // of the first two frames, 0 if there is none: see Objects.SetSteady
+	Depths     []uint32     // depths of User, in bytes below the base of the stack, 0 for unknown; nil without SampleDepths
+	LinkTag    uint64       // tag of the first two frames, 0 if there is none: see Objects.SetSteady
 	Shared     *SharedStack // nil without SampleShared
 	Callers    uint64       // identifies all of User but the innermost frame, with process and epoch; 0 if nothing does
 	Root       uint64       // tag of no frame, with which those of the stack's suffixes begin; EventFullSample only

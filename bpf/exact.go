@@ -58,10 +58,10 @@ const ExactLost = 1 << 31
 // ExactOptions size the maps of exact tracing, which are allocated when it is loaded. 0 means the
 // default.
 type ExactOptions struct {
-	PID     int  // of the one process that is traced
+	PID     int  // ID of the one process that is traced
 	NoEdges bool // only the tree
 	Nodes   int  // contexts, 120 bytes each; 0 means DefaultExactNodes
-	Edges   int  // of the call graph, 110 bytes each; 0 means DefaultExactEdges
+	Edges   int  // edges of the call graph, 110 bytes each; 0 means DefaultExactEdges
 	Threads int  // at once, 70 KB each; 0 means DefaultExactThreads
 	Methods int  // in all class epochs, 80 bytes each; 0 means DefaultExactMethods
 

@@ -5,9 +5,9 @@ package bpf
 // A blob is a CodeBlob in the code heap.
 type blob struct {
 	vm        *fakeVM
-	addr      uint64 // of the CodeBlob
+	addr      uint64 // address of the CodeBlob
 	begin     uint64 // first instruction
-	size      uint64 // of the code
+	size      uint64 // bytes of the code
 	frame     uint64 // bytes
 	id        uint32 // compile id
 	nextBlock uint64

@@ -13,9 +13,9 @@ type fakeLoom struct {
 	*fakeVM
 	heap       region
 	top        uint64 // where the next object goes
-	klass      uint64 // of chunks
-	enter      *blob  // of enterSpecial
-	references string // of the kinds below
+	klass      uint64 // class of chunks
+	enter      *blob  // blob of enterSpecial
+	references string // one of the kinds below
 }
 
 // referenceKinds are how references, and pointers to classes, are kept in objects.
@@ -79,7 +79,7 @@ type mounted struct {
 	entry        uint64 // ContinuationEntry
 	continuation uint64
 	chunk, first uint64     // the newest one, and the oldest
-	top          *fakeStack // of the frames on the heap the innermost one; its registers lead on
+	top          *fakeStack // innermost of the frames on the heap; its registers lead on
 }
 
 // mount has s enter a continuation, of which nothing is on the stack yet.

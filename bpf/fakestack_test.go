@@ -28,7 +28,7 @@ type fakeStack struct {
 	*fakeVM
 	mem                  region
 	pc, sp, bp, r13, rbx uint64
-	cfa                  uint64        // of what was called last
+	cfa                  uint64        // frame address of what was called last
 	frames               []placedFrame // outermost first
 	relative             bool          // as in a StackChunk: pointers to interpreted frames are numbers of words
 }

@@ -15,7 +15,7 @@ const zHeap = 1 << 42
 // A movingLoom is a fakeLoom of ZGC, which has moved objects and has not updated references since.
 type movingLoom struct {
 	*fakeLoom
-	page    [2]uint64 // of each generation: what is known of the objects of the heap's first page
+	page    [2]uint64 // page of each generation: what is known of the objects of the heap's first page
 	entries uint32    // in each page's table
 	old     uint64    // colour of references that may lead to where an object was
 }
@@ -125,7 +125,7 @@ func (l *movingLoom) move(generation int, from, size uint64) (to uint64) {
 	return to
 }
 
-const fakeChunkSize = 64 + 8*512 // of fakeLoom
+const fakeChunkSize = 64 + 8*512 // bytes of a chunk of fakeLoom
 
 // What ZGC has moved of a virtual thread that has yielded twice: its parent chunk has 2 frames, its
 // newest 1, and its stack 2.

@@ -14,7 +14,7 @@ import (
 
 // An object is one BPF object and the types of C that Go needs of it.
 type object struct {
-	name   string // of its Go types: NameObjects
+	name   string // prefix of its Go types: NameObjects
 	source string
 	types  string
 	// CPU is the version of the instruction set that clang may use; by default its own.

@@ -146,7 +146,7 @@ func TestKernelInterned(t *testing.T) {
 		{"new", stack, 11, usual},
 		{"again", stack, 1, usual},
 		{"another leaf", leaf, 1, usual},
-		{"deeper", called, 4, usual}, // of 12, 8 are known
+		{"deeper", called, 4, usual}, // 8 of the 12 frames are known
 		{"deeper again", called, 1, usual},
 		{"another caller, lost", other, 7, with(func(r *WalkTestRequest) { r.Lost = 1 })},
 		{"which was lost", other, 7, usual},

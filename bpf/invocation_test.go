@@ -32,7 +32,8 @@ func TestKernelInvocations(t *testing.T) {
 	}
 	enter := func(depth, back uint64) hit { return hit{entry, depth, back} }
 	leave := func(depth uint64) hit { return hit{exit, depth, 0} }
-	call := func(depth, back uint64) hit { return hit{0, depth, back} } // of another method, which is not followed
+	// call calls another method, which is not followed.
+	call := func(depth, back uint64) hit { return hit{0, depth, back} }
 	for _, test := range []struct {
 		name   string
 		hits   []hit
@@ -67,7 +68,7 @@ func TestKernelInvocations(t *testing.T) {
 			runtime.LockOSThread() // what a thread is in is the thread's
 			defer runtime.UnlockOSThread()
 			pid, tid := uint32(os.Getpid()), uint32(unix.Gettid())
-			_ = o.ThreadsInside.Delete(tid) // of the test before
+			_ = o.ThreadsInside.Delete(tid) // remainder of the test before
 			if err := o.FollowedCode.Put(pid, &InvocationTestFollowed{StartTicks: startTicks(t),
 				Addresses: [FollowedAddresses]uint64{entry, exit}, Entries: 1, Generation: 1}); err != nil {
 				t.Fatal(err)

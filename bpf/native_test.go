@@ -174,7 +174,7 @@ func nativeOverJava(s *fakeStack, th *fakeThread, show func(test string, end Wal
 
 	*s = java
 	s.unseen(libjvm)
-	s.mem.put64(s.sp+16, vm.typical(80).returnTo(0x40)) // of a call of the past
+	s.mem.put64(s.sp+16, vm.typical(80).returnTo(0x40)) // return address of a call of the past
 	s.mem.put64(s.sp+16+80, 0)
 	s.called(libc)
 	s.frames = java.below(native(libc))
@@ -207,7 +207,7 @@ func nativeOverJava(s *fakeStack, th *fakeThread, show func(test string, end Wal
 	*s = java
 	th.enter(inNative, s.here())
 	s.unseen(libjvm)
-	s.mem.put64(s.sp+16, vm.typical(80).returnTo(0x40)) // of a call of the past
+	s.mem.put64(s.sp+16, vm.typical(80).returnTo(0x40)) // return address of a call of the past
 	s.called(vm.callStub.begin + 300)
 	s.frames = java.below(vm.stub(s.pc))
 	show("libjvm calls a stub", EndRoot, inJavaThread|SampleJavaFrames)

@@ -128,7 +128,7 @@ func TestKernelObservationsRingFull(t *testing.T) {
 	q.layout(t, h.HotspotHeap)
 	probe := q.attach(t, q.p.AllocationOutside, 1)
 	klass := h.klass(strings.Repeat("x", 400), 0)
-	const hits = 500 // of more than 400 bytes
+	const hits = 500 // number of hits, each of more than 400 bytes
 	for range hits {
 		probe.hit(allocated(klass, h.mem.base))
 	}

@@ -203,7 +203,7 @@ func TestKernelWaitsForCPU(t *testing.T) {
 			break
 		}
 	}
-	const runs = 300 * time.Millisecond // of CPU time, each
+	const runs = 300 * time.Millisecond // CPU time of each run
 	var tids []uint32
 	var ends []<-chan struct{}
 	var both sync.WaitGroup // neither is done before the other begins

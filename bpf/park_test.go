@@ -176,7 +176,7 @@ func TestKernelParkOfNewThread(t *testing.T) {
 	p.begin, p.end = p.attach(t, p.p.ParkBegin, 1), p.attach(t, p.p.ParkEnd, 1)
 	for i, test := range []struct {
 		name     string
-		flags    uint32 // of the heap
+		flags    uint32 // flags of the heap
 		register func(p *fakeParker) uint64
 		class    string
 		known    bool

@@ -41,7 +41,7 @@ type partial struct {
 	th       *fakeThread
 	levels   []fakeStack // as the stack was after each call
 	received splicer
-	serial   uint32 // of the last sample that was received
+	serial   uint32 // serial of the last sample that was received
 }
 
 func newPartial(t *testing.T, opts contextOptions, size int) *partial {

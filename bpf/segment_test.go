@@ -59,7 +59,7 @@ func TestKernelSegmentMapHostile(t *testing.T) {
 	for _, test := range []struct {
 		name    string
 		segment uint64
-		tags    []byte // of the segments from there
+		tags    []byte // tags of the segments from there on
 	}{
 		{"back to before the heap", 5, []byte{0xfe}},
 		{"from free into a block", first + 1, []byte{0xff}},
@@ -225,7 +225,7 @@ func TestKernelMethodRedefined(t *testing.T) {
 			vm.meta.put64(m.addr+uint64(vm.MethodConst), m.codes-uint64(vm.ConstMethodSize))
 		},
 		"a method with the same body": func(vm *fakeVM, m *method) {
-			const name = 2 // of _code_size, _name_index
+			const name = 2 // offset of _name_index from _code_size
 			vm.meta.put16(m.codes-uint64(vm.ConstMethodSize)+uint64(vm.ConstMethodCodeSize)+name, 7)
 		},
 		"a method with the same body and names elsewhere": func(vm *fakeVM, m *method) {

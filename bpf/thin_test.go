@@ -38,7 +38,7 @@ func TestThinning(t *testing.T) {
 		{"all", 1, nil},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			var ticks []uint8 // of all runs, whether they were drawn
+			var ticks []uint8 // ticks of all runs: whether they were drawn
 			r := ThinTestThinRequest{Share: uint64(math.Round(test.share * whole))}
 			for range runs {
 				var draws [1 << 16]uint8 // MAX_TICKS of thin_test.bpf.c

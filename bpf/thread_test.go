@@ -17,7 +17,7 @@ type fakeThread struct {
 }
 
 const (
-	fakeModule = 5 // of libjvm in the dynamic thread vector
+	fakeModule = 5 // module ID of libjvm in the dynamic thread vector
 	fakeVtable = 0x7f00_0000_1110
 	inJava     = 8 // JavaThreadState, up to JDK 26
 	inNative   = 4

@@ -295,7 +295,7 @@ func TestKernelValueNames(t *testing.T) {
 	if got := pass(); !slices.Equal(got, []string{name + " " + name + " " + name + " ?"}) {
 		t.Errorf("told %q", got)
 	}
-	heap.Serial = 8 // of a VM that was there before
+	heap.Serial = 8 // serial of a VM that was there before
 	if err := w.p.Heaps.Put(pid, &heap); err != nil {
 		t.Fatal(err)
 	}

@@ -65,7 +65,7 @@ func (tg *target) spoil(r *WalkTestRequest, changes []byte) (undo func()) {
 		at := in[offset*8%uint64(len(in)-7):][:8]
 		done = append(done, change{at, [8]byte(at)})
 		if where%4 == 1 {
-			at[0] = byte(number) // of the segment map
+			at[0] = byte(number) // a byte of the segment map
 		} else {
 			binary.NativeEndian.PutUint64(at, value)
 		}

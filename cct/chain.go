@@ -209,7 +209,7 @@ func bound(limit, byDefault int) int {
 // method (one version of its code, as each version has its own frame size), S a call site in it.
 type Activation[M, S comparable] struct {
 	Method M
-	Site   S      // of the call to the next inner frame, in Method; not used for a leaf
+	Site   S      // site of the call to the next inner frame, in Method; not used for a leaf
 	Depth  uint32 // bytes from the base of the stack to the frame's canonical frame address; 0: unknown
 }
 

@@ -13,7 +13,7 @@ import (
 // the size of its method, so that depths coincide as in compiled code.
 type program struct {
 	contexts [][]cct.Activation[string, int] // innermost frame first
-	weights  []float64                       // of each context as the leaf
+	weights  []float64                       // probability of each context as the leaf
 }
 
 // randomProgram calls few methods from few sites, so that methods occur at the same depth below
@@ -139,7 +139,7 @@ func TestPlaceRandomPrograms(t *testing.T) {
 			}
 			caller := append([]cct.Activation[string, int]{{Method: link.Caller.Method, Depth: link.Caller.Depth}},
 				context[2:]...)
-			share := -1. // of the context itself
+			share := -1. // share of the context itself
 			for _, candidate := range to.Candidates {
 				if lines(c.Stack(nil, link, candidate)) == lines(context) {
 					share = candidate.Share

@@ -150,7 +150,7 @@ const GuardedShare = 0.4
 type CallSite[M, S comparable] struct {
 	Caller  M
 	Site    S
-	Weight  float64     // of all calls from there
+	Weight  float64     // weight of all calls from there
 	Targets []Target[M] // the heaviest first
 }
 

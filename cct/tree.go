@@ -55,8 +55,8 @@ type Tree[K comparable] struct {
 	nodes    []node[K] // the arena; nodes[Root] exists once anything was added
 	far      map[edge[K]]NodeID
 	path     []step[K] // the last stack added, outermost frame first
-	total    weights   // of all nodes
-	overflow weights   // of contexts and edges without room
+	total    weights   // sum over all nodes
+	overflow weights   // weights of contexts and edges without room
 }
 
 // weights are those of a node: self is that of the context, entered that of the edge from its
@@ -244,7 +244,7 @@ func (t *Tree[K]) full() bool {
 
 // A Node is the data of one context in a Tree.
 type Node[K comparable] struct {
-	Key  K      // of the innermost frame; zero for Root
+	Key  K      // key of the innermost frame; zero for Root
 	Self uint64 // weight of exactly this context
 	// Entered is the weight of the edge from the caller: how often samples found this context newly
 	// entered. An activation counts once, in the first sample that has it on the stack; one that

@@ -188,7 +188,7 @@ func TestAddNewLimit(t *testing.T) {
 	for _, add := range []struct {
 		path     string
 		fresh    int
-		overflow uint64 // of edges, from this stack
+		overflow uint64 // overflow of edges from this stack
 	}{
 		{"A B", 2, 0},
 		{"A B C D E", 3, 2}, // room for C only

@@ -43,7 +43,7 @@ func fixture() elftest.Image {
 				Entsize: 24},
 				Data: elftest.Append(nil, []elf.Rela64{
 					{Off: 0x2100, Info: elf.R_INFO(0, uint32(elf.R_X86_64_RELATIVE))},
-					{Off: 0x2108, Info: elf.R_INFO(1, uint32(elf.R_X86_64_DTPMOD64))}, // of another module
+					{Off: 0x2108, Info: elf.R_INFO(1, uint32(elf.R_X86_64_DTPMOD64))}, // module ID of another module
 					{Off: 0x2110, Info: elf.R_INFO(0, uint32(elf.R_X86_64_DTPMOD64))},
 				})},
 		},

@@ -12,12 +12,12 @@ const (
 	maxProbes       = 8 << 10 // libjvm.so has about 600
 	maxBuildID      = 64      // bytes; a SHA-1 has 20
 
-	maxSymbols     = 1 << 20  // of one table, before objects and imports are sorted out; libjvm.so has 70,000
-	maxNameBytes   = 32 << 20 // of one string table; libjvm.so has 3.3 MB
+	maxSymbols     = 1 << 20  // symbols of one table, before objects and imports are sorted out; libjvm.so has 70,000
+	maxNameBytes   = 32 << 20 // bytes of one string table; libjvm.so has 3.3 MB
 	maxName        = 2048     // bytes of one name; longer ones are cut
 	maxDynamic     = 4096     // entries; libjvm.so has 40
 	maxRelocations = 4 << 20  // libjvm.so has 125,000. They are streamed, so this bounds time
-	maxPointers    = 1 << 20  // of 16 bytes, for a moment; libjvm.so has 80,000 to 125,000
+	maxPointers    = 1 << 20  // pointers of 16 bytes, for a moment; libjvm.so has 80,000 to 125,000
 
 	maxUnwind = 1 << 19 // entries of .eh_frame_hdr; libjvm.so has 60,000
 

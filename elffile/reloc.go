@@ -28,7 +28,7 @@ func (f *File) TLSModuleSlot() (vaddr uint64, err error) {
 		return 0, fmt.Errorf("TLS module slot on %v: %w", f.machine, ErrUnsupported)
 	}
 	found := false
-	budget := uint64(maxRelocations) // of all sections: a crafted file may have many that name the same bytes
+	budget := uint64(maxRelocations) // budget for all sections: a crafted file may have many that name the same bytes
 	for i := range f.sections {
 		s := &f.sections[i]
 		// Relocations that the dynamic linker applies are loaded with the file; others are left
@@ -70,7 +70,7 @@ func (f *File) Pointers() ([]Pointer, error) {
 		return nil, fmt.Errorf("pointers on %v: %w", f.machine, ErrUnsupported)
 	}
 	var pointers []Pointer
-	budget := uint64(maxRelocations) // of all sections, as above
+	budget := uint64(maxRelocations) // budget for all sections, as above
 	for i := range f.sections {
 		s := &f.sections[i]
 		if elf.SectionType(s.Type) != elf.SHT_RELA || elf.SectionFlag(s.Flags)&elf.SHF_ALLOC == 0 {

@@ -18,7 +18,7 @@ type TableBuilder struct {
 	Base    uint64
 	entries []entry
 	names   []byte
-	limit   int // of names, if it is less than maxNameBytes
+	limit   int // bytes of names, if it is less than maxNameBytes
 }
 
 // Grow makes room for that many more symbols and bytes of names. It avoids the garbage of growing

@@ -9,7 +9,7 @@ import (
 
 // DebugFiles locates the debug file of a stripped file. The zero value finds none.
 type DebugFiles struct {
-	Path string // of the stripped file, as the process sees it
+	Path string // path of the stripped file, as the process sees it
 	// Open opens a file with that path, as an Opener does. It may look in several roots, and
 	// returns the files that it finds.
 	Open func(path string) []*os.File

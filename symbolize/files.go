@@ -33,7 +33,7 @@ type Files struct {
 	names nameCache
 
 	mu      sync.Mutex
-	entries map[FileKey]*list.Element // of *fileEntry
+	entries map[FileKey]*list.Element // elements hold *fileEntry
 	recent  list.List                 // most recently used first
 	bytes   int64
 	lastID  uint64
@@ -42,7 +42,7 @@ type Files struct {
 // A fileEntry is a file in the cache, or one being read.
 type fileEntry struct {
 	key    FileKey
-	id     uint64    // of the object
+	id     uint64    // ID of the object
 	once   sync.Once // reads the file
 	object *Object
 	err    error

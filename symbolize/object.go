@@ -15,9 +15,9 @@ type Object struct {
 	buildID  string
 	segments elffile.Segments
 	table    *elffile.Table  // nil if the file has no names
-	starts   *elffile.Starts // of functions, for a stripped file; nil if unknown
-	bottoms  []uint64        // of starts: the functions at which stacks of threads end, without a symbol
-	lines    *pclntab.Table  // of a Go program, nil for others
+	starts   *elffile.Starts // starts of functions, for a stripped file; nil if unknown
+	bottoms  []uint64        // those of starts at which stacks of threads end, without a symbol
+	lines    *pclntab.Table  // line tables of a Go program, nil for others
 	names    *nameCache
 }
 

@@ -38,7 +38,7 @@ type Env struct {
 
 	LoadProgram    func() error // as the sampling programs are loaded
 	MakeRingBuffer func() error
-	CheckRing      func(sys string) error                     // of real-time kernels: attach.CheckRing
+	CheckRing      func(sys string) error                     // checks real-time kernels: attach.CheckRing
 	Memory         func() (samples, events uint64, err error) // bytes of the kernel: bpf.Memory
 	UprobeMulti    func() error                               // ebpf.ErrNotSupported: the kernel has none
 

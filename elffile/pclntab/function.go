@@ -13,7 +13,7 @@ type function struct {
 	stack, files uint32 // tables of values
 	lines        uint32
 	inlined      uint32 // table of indexes into the tree; 0 if there is none
-	tree         uint32 // of inlined calls; noTree if there is none
+	tree         uint32 // tree of inlined calls; noTree if there is none
 }
 
 const noTree = ^uint32(0)
@@ -136,7 +136,7 @@ func (t *Table) value(r io.ReaderAt, f *function, table uint32, pc uint32) (int3
 type varints struct {
 	table *Table
 	r     io.ReaderAt
-	at    uint64 // of what is read next
+	at    uint64 // position of the next byte to read
 	left  []byte
 	block [256]byte
 }

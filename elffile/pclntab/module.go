@@ -83,7 +83,7 @@ func (t *Table) findModule(f *elffile.File, table, text uint64) error {
 type loaded struct {
 	f       *elffile.File
 	address uint64
-	offset  int64 // of the address
+	offset  int64 // offset of the address
 }
 
 func (l loaded) ReadAt(p []byte, at int64) (int, error) {

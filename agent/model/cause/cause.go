@@ -178,7 +178,7 @@ var vmThreads = [...]string{
 type table struct {
 	rules    []rule
 	exact    map[string]string
-	prefixes []rule // of names that end with a dot: all methods of a class
+	prefixes []rule // rules for names that end with a dot: all methods of a class
 }
 
 func compile(rules []rule) table {
@@ -346,7 +346,7 @@ func ofUser(stack []symbol.Symbol) (cause string) {
 func plain(function string) string {
 	if stub, ok := strings.CutPrefix(function, "[stub: "); ok {
 		stub = strings.TrimSuffix(stub, "]")
-		for _, compiler := range [...]string{"C1 Runtime ", "C2 Runtime ", "Shared Runtime "} { // of JDK 25
+		for _, compiler := range [...]string{"C1 Runtime ", "C2 Runtime ", "Shared Runtime "} { // prefixes in JDK 25
 			stub = strings.TrimPrefix(stub, compiler)
 		}
 		stub, _, _ = strings.Cut(stub, " ")

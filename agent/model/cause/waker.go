@@ -9,7 +9,7 @@ import (
 const (
 	Timer        = "timer"
 	Network      = "network"
-	Interrupt    = "interrupt"     // of none of these
+	Interrupt    = "interrupt"     // interrupt of none of these
 	KernelThread = "kernel thread" // for none of these
 )
 

@@ -141,11 +141,11 @@ type EventRow struct {
 // EventLabels distinguish rows of one context. Labels that a kind does not use are empty. Except
 // for Offset, all are text that the target may choose.
 type EventLabels struct {
-	// of the object: java.lang.String, byte[]; "" if unknown. OffCPU, Wall: who ended the wait: a
-	// thread, or what the kernel was at
+	// Class is the class of the object: java.lang.String, byte[]; "" if unknown. OffCPU, Wall: who
+	// ended the wait: a thread, or what the kernel was at.
 	Class string
-	// of the object or data address: young, old, humongous, stack, code, native; "" if unknown.
-	// OffCPU, Wall: state of the thread
+	// Place is where the object or data address is: young, old, humongous, stack, code, native; ""
+	// if unknown. OffCPU, Wall: state of the thread.
 	Place string
 	// Locks: spin, block, park, wait, enter; Pauses: the VM operation; Allocations:
 	// ExactAllocations or ""; OffCPU, Wall: cause

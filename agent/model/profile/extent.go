@@ -14,7 +14,7 @@ type Extent struct {
 	// to which profile it belongs: SubjectCPU, SubjectCalls, or EventKind.String
 	Subject string  `json:"subject"`
 	What    string  `json:"what"`             // what is measured, in the plural: "allocated bytes"
-	Unit    string  `json:"unit"`             // of the amounts, in pprof's words: "bytes", "nanoseconds", "count"
+	Unit    string  `json:"unit"`             // unit of the amounts, in pprof's words: "bytes", "nanoseconds", "count"
 	Source  string  `json:"source,omitempty"` // who measured There: "the JVM's counters", "the scheduler"
 	There   float64 `json:"there"`            // at least 0; a lower bound if the amount of one of Missed is unknown
 	// Observed is the part of There that samples or events stand for, without scaling; 0 to There.

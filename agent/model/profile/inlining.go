@@ -35,8 +35,8 @@ type VirtualSite struct {
 	Caller string // as the VM has it, with its signature
 	Offset int32  // bytecode index of the call
 	Calls  uint64
-	// of the classes that the VM distinguished, most calls first; the rest of Calls had other
-	// receivers
+	// Targets are the targets for the classes that the VM distinguished, most calls first. The rest
+	// of Calls had other receivers.
 	Targets []VirtualTarget
 }
 

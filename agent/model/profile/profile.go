@@ -10,13 +10,13 @@ import (
 // A Profile is a closed window: what was recorded between Start and Start+Duration.
 type Profile struct {
 	Start       time.Time     // wall clock, for display; order and length come from CLOCK_MONOTONIC
-	Duration    time.Duration // of the window
+	Duration    time.Duration // length of the window
 	Period      time.Duration // CPU time per sample
 	Event       string        // the sampled event: "cpu-clock"
-	Unit        Unit          // of the threads' trees
+	Unit        Unit          // unit of the threads' trees
 	Processes   []*Process    // ordered by PID, then start time, then exec count
-	Counts      Counts        // of this window's samples
-	EventCounts EventCounts   // of this window's events, all kinds together
+	Counts      Counts        // counts of this window's samples
+	EventCounts EventCounts   // counts of this window's events, all kinds together
 	Comments    []string      // version, kernel, and what a reader must know
 	Followed    string        // the method of which Process.Slow has the slowest invocations; "" if none was followed
 	// Course is how many samples were taken in each CourseStep since Start, up to the last one, but

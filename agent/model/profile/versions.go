@@ -12,7 +12,7 @@ type Version struct {
 	EntryBCI   int
 	Size       uint32 // bytes of its code, with the stubs behind it; 0 if that was not found out
 	Method     string // that was compiled
-	SystemName string // of it, with its signature
+	SystemName string // system name of the method, with its signature
 	// Since is when the VM announced it. If Seen, it did not: it was there by then.
 	Since time.Duration
 	Seen  bool

@@ -9,10 +9,10 @@ import (
 // A Cost is what a sample type counts whose values were computed with a cost model: see package
 // price.
 type Cost struct {
-	Name  string  // of the model
-	Hash  string  // of what the model says, so that costs by different models of one name are different types
+	Name  string  // name of the model
+	Hash  string  // hash of what the model says, so that costs by different models of one name are different types
 	Unit  string  // EUR
-	Scale float64 // of the unit that the value 1 stands for: 1, 1e-3, 1e-6, 1e-9 or 1e-12
+	Scale float64 // part of the unit that the value 1 stands for: 1, 1e-3, 1e-6, 1e-9 or 1e-12
 }
 
 // costScales are the prefixes of units: values are whole numbers, and a sample costs a small part

@@ -40,9 +40,9 @@ type Callee struct {
 
 // Bounds on Inlining.
 const (
-	MaxCallees      = 1 << 16 // of a profile
-	MaxVirtualSites = 1 << 13 // of a profile
-	MaxTargets      = 8       // of a site
+	MaxCallees      = 1 << 16 // callees in a profile
+	MaxVirtualSites = 1 << 13 // virtual call sites in a profile
+	MaxTargets      = 8       // targets of a call site
 )
 
 // tidyInlining brings sizes and times into their ranges.

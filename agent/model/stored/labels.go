@@ -110,9 +110,9 @@ const (
 	// Of events: see profile.EventLabels.
 	LabelClass        = "class"
 	LabelGeneration   = "generation" // the place of an allocated object
-	LabelPlace        = "place"      // of any other object or address
+	LabelPlace        = "place"      // the place of any other object or address
 	LabelKind         = "kind"
-	LabelCollector    = "collector" // of garbage, during a pause
+	LabelCollector    = "collector" // the garbage collector, during a pause
 	LabelField        = "field"
 	LabelOffset       = "offset" // numeric, in bytes
 	LabelProbe        = "probe"
@@ -122,7 +122,7 @@ const (
 	LabelCause        = "cause"         // OffCPU, Wall: what a thread waited for, or running
 	LabelState        = "state"         // OffCPU, Wall: running, blocked, runnable, …
 	LabelWaker        = "waker"         // OffCPU, Wall: the thread that ended the wait, or what the kernel was at
-	LabelWakerComm    = "waker_comm"    // of another process
+	LabelWakerComm    = "waker_comm"    // the command of a waker in another process
 	LabelWakerPID     = "waker_pid"     // numeric
 	// LabelDraw is numeric, of OffCPU and Wall: the time, in ns, that one draw stands for, of those
 	// that the time of a sample is estimated from. That time is exact without it. LabelBasis says

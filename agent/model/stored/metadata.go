@@ -22,24 +22,24 @@ import (
 // All strings are printable once the metadata was read, and all numbers are in their ranges; they
 // need not fit together.
 type Metadata struct {
-	Account         // of all windows together
-	Totals  []Total `json:"totals,omitempty"` // of events, one for each process
-	// of each process of which it is known how much there was to observe
+	Account         // account of all windows together
+	Totals  []Total `json:"totals,omitempty"` // totals of events, one for each process
+	// Extents has each process of which it is known how much there was to observe.
 	Extents  []Extent    `json:"extents,omitempty"`
 	Basis    []Note      `json:"basis,omitempty"`    // how the values of events were obtained
-	Sampling []Sampling  `json:"sampling,omitempty"` // of time and calls: what was sampled, mostly one
+	Sampling []Sampling  `json:"sampling,omitempty"` // for time and calls: what was sampled, mostly one
 	Remarks  []string    `json:"remarks,omitempty"`  // profile.Profile.Comments, of all windows, each once
 	Windows  []Window    `json:"windows,omitempty"`  // nil unless there are several
 	Calls    []CallTotal `json:"calls,omitempty"`    // one for each engine, basis and rate
-	// of each process and window of which not every stack was walked
+	// Contexts has each process and window of which not every stack was walked.
 	Contexts []ProcessContexts `json:"contexts,omitempty"`
 	// what is missing because values are whole numbers of 63 bits
 	Rounding []Rounding `json:"rounding,omitempty"`
 	Notes    []Note     `json:"notes,omitempty"`    // profile.Process.Notes, each once
-	Versions []Version  `json:"versions,omitempty"` // of code, of all processes: see VersionOf
-	Inlining []Inlining `json:"inlining,omitempty"` // of each process whose calls were estimated
+	Versions []Version  `json:"versions,omitempty"` // versions of the code of all processes: see VersionOf
+	Inlining []Inlining `json:"inlining,omitempty"` // one for each process whose calls were estimated
 	Methods  []string   `json:"methods,omitempty"`  // names that Versions and Inlining refer to
-	Lanes    []Lanes    `json:"lanes,omitempty"`    // of each process and window, if waits were recorded
+	Lanes    []Lanes    `json:"lanes,omitempty"`    // lanes of each process and window, if waits were recorded
 	Followed string     `json:"followed,omitempty"` // the method of TypeSlow
 	LeftOut  int        `json:"left_out,omitempty"` // remarks, notes and the like that were too many
 }
@@ -55,7 +55,7 @@ type EventAccount struct {
 	Kind     profile.EventKind   `json:"kind"`
 	Observed uint64              `json:"observed"` // events of the kind
 	Mixed    bool                `json:"mixed,omitempty"`
-	Counts   profile.EventCounts `json:"counts"` // of all kinds together if Mixed
+	Counts   profile.EventCounts `json:"counts"` // sums over all kinds if Mixed
 }
 
 // A Total is the sum of the main value of a process's events, without rows that stand apart, and
@@ -106,7 +106,7 @@ const MaxNotePIDs = 5
 // Sampling is what one sample stands for.
 type Sampling struct {
 	Event  string        `json:"event"`
-	Period time.Duration `json:"period"` // of CPU time
+	Period time.Duration `json:"period"` // CPU time between samples
 }
 
 // A Window is one of several consecutive windows in a profile.
@@ -164,7 +164,7 @@ const (
 	// MaxWindows is how many windows a profile may have.
 	MaxWindows  = 4096
 	maxContexts = 1 << 17
-	maxList     = 1 << 14 // of anything else
+	maxList     = 1 << 14 // entries of any other list
 )
 
 // ErrNone is the error of MetadataOf for a profile without metadata: of another profiler, of an

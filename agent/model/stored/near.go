@@ -9,9 +9,9 @@ import (
 // Ranks of likeness of names, beyond the number of edits: the lower, the more alike.
 const (
 	nearEdits  = 3             // edits that a misspelt name may have
-	sameClass  = nearEdits + 1 // of methods: another one of the class
+	sameClass  = nearEdits + 1 // for methods: another one of the class
 	contained  = sameClass + 1 // one name contains the other
-	sameMethod = contained + 1 // of methods: of another class
+	sameMethod = contained + 1 // for methods: same name in another class
 	far        = sameMethod + 1
 )
 
