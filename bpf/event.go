@@ -127,7 +127,7 @@ type Sample struct {
 	User       []Frame      // innermost first
 	LeftOut    int          // frames that are missing before the last RootFrames of User; 0 if none is
 	Kernel     []uint64     // pcs, innermost first
-	Depths     []uint32     // depths of User, in bytes below the base of the stack, 0 for unknown; nil without SampleDepths
+	Depths     []uint32     // frames of User: bytes below the base of the stack, 0: unknown; nil without SampleDepths
 	LinkTag    uint64       // tag of the first two frames, 0 if there is none: see Objects.SetSteady
 	Shared     *SharedStack // nil without SampleShared
 	Callers    uint64       // identifies all of User but the innermost frame, with process and epoch; 0 if nothing does

@@ -51,9 +51,10 @@ type CallCounter interface {
 // A Compilation is one version of a method's code. Addresses are the guest's; they are reused when
 // the code is gone.
 type Compilation struct {
-	Addr       uint64 // of the VM's structure for it
-	Begin, End uint64 // of its code, stubs behind it included
-	// where calls that have yet to check the receiver's class come in; 0 if there is no code for it
+	Addr       uint64 // address of the VM's structure for it
+	Begin, End uint64 // bounds of its code, stubs behind it included
+	// Entry is where calls that have yet to check the receiver's class come in; 0 if there is no
+	// code for it.
 	Entry         uint64
 	VerifiedEntry uint64 // where all other calls come in, and the former go on
 	FrameComplete uint64 // from here on the frame stands; Begin if that is not known
@@ -83,7 +84,7 @@ type InlineTree struct{ Nodes []InlineNode }
 // An InlineNode is one copy of a method's body.
 type InlineNode struct {
 	Parent int // index of the node that it was inlined into, -1 for node 0
-	BCI    int // of the call in the parent that it stands for, -1 for node 0
+	BCI    int // bytecode index of the call in the parent that it stands for, -1 for node 0
 	Method uint64
 	// Calls are the bytecode indexes of the calls that the code makes, ascending. If the
 	// instructions do not show them, they are those of all places for which the VM has debug
@@ -122,7 +123,7 @@ type MethodProfile struct {
 	// Counted reports that calls were counted: Invocations and the counts in Calls have a meaning.
 	// Otherwise only what the method can call is known.
 	Counted     bool
-	Invocations uint64 // of the method, since its calls are counted
+	Invocations uint64 // invocations of the method since its calls are counted
 	Before      uint64 // invocations before its calls were counted, as far as the VM kept them
 	// Calls are the calls that the method's code has, by ascending bytecode index.
 	Calls []CallCount
@@ -166,7 +167,7 @@ type CallCount struct {
 	// Count is how often the call was made. The part that Receivers do not add up to went to
 	// receivers that the VM did not distinguish.
 	Count     uint64
-	Receivers []Receiver // of virtual and interface calls, by descending count
+	Receivers []Receiver // receivers of virtual and interface calls, by descending count
 	// Target is the only method that can be called here, if that is known: else 0. It is known once
 	// the call was made by the interpreter, and for static and special calls and for methods that
 	// cannot be overridden.
@@ -226,7 +227,7 @@ const CallCost = 20.
 type FlowBlock struct {
 	Begin, End int     // bytecode indexes: [Begin, End)
 	Last       int     // index of the last instruction
-	Cost       float64 // of its instructions, about, in units of a simple one
+	Cost       float64 // cost of its instructions, about, in units of a simple one
 	Count      uint64  // how often it was executed
 	Successors []int   // indexes of blocks; what exceptions lead to is not among them
 }
@@ -251,8 +252,8 @@ const (
 type Safepoint struct {
 	PC     uint64
 	Kind   SafepointKind
-	Scopes []Scope // innermost first: of a poll the jump backwards, of a call the call
-	Locals []Local // of the innermost scope, by number; those at the end may be missing
+	Scopes []Scope // innermost first: for a poll the jump backwards, for a call the call
+	Locals []Local // locals of the innermost scope, by number; those at the end may be missing
 }
 
 // A Local is where a frame keeps a local variable of type int, at one place in the code.

@@ -51,7 +51,7 @@ type LockWait struct {
 	Thread  uint32 // its id, as in Thread
 	Monitor uint64 // address of the VM's structure for the monitor; 0 if the thread parks
 	Object  uint64 // address of the object
-	Class   string // of it; "" if unknown
+	Class   string // class of the object; "" if unknown
 	Owner   uint32 // id of the thread that has the lock; 0 if unknown
 }
 
@@ -88,7 +88,7 @@ type VirtualWords struct {
 // A VirtualDoing is what a virtual thread does.
 type VirtualDoing struct {
 	State VirtualState
-	Class string // of the object that it waits for; "" if there is none, or it is unknown
+	Class string // class of the object that it waits for; "" if there is none, or it is unknown
 	Owner uint64 // Thread.threadId() of the thread that has the lock; 0 if unknown
 }
 
@@ -116,7 +116,7 @@ const MaxListedThreads = 8 << 10
 // A Thread is one that may run the guest's code.
 type Thread struct {
 	ID      uint32 // as the thread itself sees it: in the pid namespace of the VM
-	Address uint64 // of the VM's structure for it
+	Address uint64 // address of the VM's structure for it
 }
 
 // An AllocationCounter knows where the VM counts the bytes that each thread has allocated.
@@ -223,7 +223,7 @@ type Place struct {
 	Class  string // name of the object's class
 	Offset uint64 // bytes from the start of the object
 	Field  string // name of the field there, "" in headers, gaps and arrays
-	Index  int    // of the element of an array there, -1 if there is none
+	Index  int    // index of the element of an array there, -1 if there is none
 }
 
 // A VersionReader follows the code versions of methods: what was compiled, and why it was given up.

@@ -47,13 +47,13 @@ type CodeMap interface {
 
 // A MapPosition says how far a map's file was read. The zero value is the beginning of any file.
 type MapPosition struct {
-	Device, Inode uint64 // of the file: distinguishes it from those that have its name later
+	Device, Inode uint64 // identity of the file: distinguishes it from those that have its name later
 	Offset        int64  // bytes
 }
 
 // A MapPiece is some of a map's file.
 type MapPiece struct {
-	Begin MapPosition // of Text
+	Begin MapPosition // position of Text
 	Text  []byte
 	More  bool // follows in the file
 }

@@ -8,8 +8,10 @@ type MethodCounts struct {
 	// it began anew.
 	Data uint64
 	// Unreadable reports that the VM counts, but its numbers could not be read or make no sense.
-	Unreadable  bool
-	Invocations uint64 // of the method, since its calls are counted. The VM keeps 29 or 31 bits of them
+	Unreadable bool
+	// Invocations of the method are those since its calls are counted. The VM keeps 29 or 31 bits
+	// of them.
+	Invocations uint64
 	Before      uint64 // invocations before its calls were counted, as far as the VM kept them
 	Sites       []SiteCounts
 }

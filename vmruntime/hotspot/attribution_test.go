@@ -21,7 +21,7 @@ var document = flag.Bool("document", false, "measure at length, and rewrite the 
 // An attribution counts samples in compiled code by what their leaf is named without
 // DebugNonSafepoints, by what the VM recorded with it.
 type attribution struct {
-	samples int // of which the VM recorded where they are
+	samples int // samples of which the VM recorded where they are
 	exact   int // the leaf is the method
 	within  int // the leaf is [inlined in M], and M is the method or something that it was inlined into
 	wrong   int

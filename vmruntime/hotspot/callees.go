@@ -180,7 +180,7 @@ func (m *counting) unresolved() (sites []*callSite) {
 // Bounds on one search.
 const (
 	maxSupers       = 64       // classes above one; 20 is a lot
-	maxClassMethods = 8 << 10  // of one class; the JVM specification allows 65,535
+	maxClassMethods = 8 << 10  // methods of one class; the JVM specification allows 65,535
 	maxSearched     = 32 << 10 // methods of all classes that one search looks at
 )
 

@@ -23,7 +23,7 @@ type guestCall struct {
 	function  string // as the class file says
 	per       float64
 	target    string             // the method that is called, if there is only one
-	receivers map[string]float64 // of all that there are; HotSpot keeps two
+	receivers map[string]float64 // shares of all receivers that there are; HotSpot keeps two
 }
 
 // guestCalls are the calls of the methods in CallsGuest, in the order of their bytecode.
@@ -101,9 +101,9 @@ func TestKnownCalls(t *testing.T) {
 		for _, mode := range []struct {
 			name, rounds string
 			options      []string
-			tolerance    float64 // of ratios
-			// likewise, of methods that call themselves: C2 inlines them into themselves, and takes
-			// over in the middle of them
+			tolerance    float64 // tolerance of ratios
+			// recursive is the tolerance for methods that call themselves: C2 inlines them into
+			// themselves, and takes over in the middle of them.
 			recursive float64
 		}{
 			{"C1", "30000", []string{"-XX:TieredStopAtLevel=3"}, 0, 0},

@@ -14,8 +14,8 @@ import (
 // A Class is what the VM knows about the objects of one class. It is immutable.
 type Class struct {
 	Name    string  // java.util.HashMap$Node, byte[], java.lang.String[]
-	fields  []Field // of its objects, inherited ones included, by offset
-	statics []Field // of the class itself, by offset
+	fields  []Field // fields of its objects, inherited ones included, by offset
+	statics []Field // fields of the class itself, by offset
 	shape   javaheap.Shape
 }
 
@@ -65,8 +65,8 @@ func fieldAt(fields []Field, offset uint64) (f Field, ok bool) {
 
 // Bounds on classes.
 const (
-	classBytes    = 4 << 20  // of memory that a Process keeps of them
-	maxFieldBytes = 64 << 10 // of the field information of one
+	classBytes    = 4 << 20  // bytes of memory that a Process keeps of them
+	maxFieldBytes = 64 << 10 // bytes of the field information of one
 )
 
 // Klass reads the class whose VM structure is at addr, as of a class epoch (see Site.Epoch).
@@ -89,7 +89,7 @@ func (p *Process) Klass(addr uint64, epoch uint32) (*Class, error) {
 		return nil, err
 	}
 	if last := chain[len(chain)-1]; last.super == 0 && last.symbol == "java/lang/Object" {
-		p.objects.object = last.addr // of the boot loader: it is never unloaded
+		p.objects.object = last.addr // the boot loader's class: it is never unloaded
 	}
 	for _, head := range slices.Backward(chain) {
 		class, err := p.readClass(head, above)

@@ -18,14 +18,14 @@ const (
 // (src/hotspot/share/classfile/classLoaderData.hpp), and in each a list of classes.
 type classListSchema struct {
 	head         uint64          // static
-	next, first  vmstructs.Field // of ClassLoaderData
-	nextClass    vmstructs.Field // of Klass
-	layoutHelper vmstructs.Field // of Klass
+	next, first  vmstructs.Field // fields of ClassLoaderData
+	nextClass    vmstructs.Field // field of Klass
+	layoutHelper vmstructs.Field // field of Klass
 	lacks        []string
 }
 
 func newClassListSchema(from *vmstructs.Tables) classListSchema {
-	r := &vmstructs.Resolver{Tables: from} // of its own: without it, only this does not work
+	r := &vmstructs.Resolver{Tables: from} // a resolver of its own: without it, only this does not work
 	s := classListSchema{
 		head:         r.Static("ClassLoaderDataGraph._head"),
 		next:         r.Field("ClassLoaderData._next"),
@@ -120,7 +120,7 @@ func (p *Process) listClasses(s *classListSchema) ([]uint64, error) {
 	if err != nil {
 		return nil, err
 	}
-	var heads []uint64 // of the loaders' lists
+	var heads []uint64 // heads of the loaders' lists
 	seen := map[uint64]bool{}
 	for loader := head; loader != 0; {
 		if len(seen) == maxLoaders || seen[loader] {

@@ -16,7 +16,7 @@ type code struct {
 	frameComplete int32 // bytes
 	tier          vmruntime.Tier
 	own           *source          // what was compiled
-	ownLine       int              // of its first bytecode
+	ownLine       int              // line of its first bytecode
 	scopes        *debuginfo.Table // nil for wrappers of native methods, and if this VM's cannot be read
 	sources       []*source        // by scopes.Methods
 

@@ -19,7 +19,7 @@ type counting struct {
 	before   uint64 // invocations that those have
 	object   []byte // the MethodData, if it has one that makes sense
 	counted  bool   // the next two have a meaning
-	header   []byte // of object
+	header   []byte // header of object
 	counts   []calldata.SiteCount
 }
 
@@ -148,7 +148,7 @@ func (m *counting) decode(s *calldata.Schema, d *calldata.Decoder) {
 const (
 	countChunk    = 1024      // methods that are read together
 	maxExecuted   = 1 << 18   // methods that ran: some 300 bytes each
-	maxCountBytes = 256 << 20 // of MethodData; 50,000 methods have some 75 MB
+	maxCountBytes = 256 << 20 // bytes of MethodData; 50,000 methods have some 75 MB
 )
 
 // Counts reads what was counted in these methods, as numbers only, of those that ran: three

@@ -57,8 +57,8 @@ type klassRead struct {
 	target uint64 // what was found
 	holder uint64 // the interface that declares the method: the call may name one that extends it
 	table  uint64 // address of the itable
-	length uint64 // of the itable in bytes
-	index  uint64 // of the method among the interface's
+	length uint64 // bytes of the itable
+	index  uint64 // index of the method among the interface's
 }
 
 // targets finds the methods that classes dispatch to, 0 for those that cannot be found. The caller

@@ -22,7 +22,7 @@ type headerForm struct {
 // What is taken where the VM does not export it, once objects have shown that it is so.
 const (
 	usualNarrowKlass = 8  // bytes from the start of an object, behind its mark word
-	usualKlassBit    = 42 // of the mark word, whose upper 22 bits are the class
+	usualKlassBit    = 42 // first bit of the class in the mark word, whose upper 22 bits it is
 )
 
 // headerForms are the forms that the VM's flags and exports leave, the likeliest first. Later JDKs

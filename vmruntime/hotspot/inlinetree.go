@@ -112,7 +112,7 @@ func (c *code) inlineTree(calls map[int32]bool) *vmruntime.InlineTree {
 
 // Bounds on madeCalls.
 const (
-	maxCodeBytes = 4 << 20 // of one compilation
+	maxCodeBytes = 4 << 20 // bytes of one compilation
 	maxStubs     = 1 << 12 // addresses in them
 )
 

@@ -170,7 +170,7 @@ import (
 type versionSchema struct {
 	major, release, info uint64          // statics: int, const char*, const char*
 	jdk                  uint64          // static JDK_Version
-	jdkMajor             vmstructs.Field // of JDK_Version
+	jdkMajor             vmstructs.Field // field of JDK_Version
 }
 
 func newVersionSchema(r *vmstructs.Resolver) versionSchema {

@@ -110,7 +110,7 @@ type MethodLayout struct {
 	CodeSize        uint32 // ConstMethod: 16 bits, of the bytecode
 	Constants       uint32 // ConstMethod: pointer to its ConstantPool
 	PoolSize        uint32 // the constants follow a ConstantPool, 8 bytes each
-	NameShift       uint32 // of the name's index in the 64 bits from CodeSize on; 0 if it is not there
+	NameShift       uint32 // shift of the name's index in the 64 bits from CodeSize on; 0 if it is not there
 	// MayRedefine is where the VM says, in a byte, whether an agent or a debugger in it may
 	// redefine classes; 0 if it does not say.
 	MayRedefine uint64

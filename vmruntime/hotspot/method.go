@@ -10,19 +10,19 @@ import (
 // methodSchema leads from a Method (src/hotspot/share/oops/method.hpp) to its names and lines:
 // Method -> ConstMethod -> ConstantPool -> Symbols, and ConstantPool -> Klass -> Symbol.
 type methodSchema struct {
-	constMethod, code, access vmstructs.Field // of Method
+	constMethod, code, access vmstructs.Field // fields of Method
 
-	constants, nameIndex, signatureIndex vmstructs.Field // of ConstMethod
-	codeSize, flags, totalSize           vmstructs.Field // of ConstMethod; totalSize in words
+	constants, nameIndex, signatureIndex vmstructs.Field // fields of ConstMethod
+	codeSize, flags, totalSize           vmstructs.Field // fields of ConstMethod; totalSize in words
 	constMethodSize                      uint64
 	hasLines                             uint64 // bit in flags
 	mayRedefine                          uint64 // static of JvmtiExport; 0 if unknown
 
-	holder, sourceFile vmstructs.Field // of ConstantPool
+	holder, sourceFile vmstructs.Field // fields of ConstantPool
 	poolSize           uint64
 
-	klassName       vmstructs.Field // of Klass
-	klassSourceFile vmstructs.Field // of InstanceKlass, in early JDKs
+	klassName       vmstructs.Field // field of Klass
+	klassSourceFile vmstructs.Field // field of InstanceKlass, in early JDKs
 
 	symbolLength, symbolBody vmstructs.Field
 	symbolLengthShift        uint // where the length is the upper half of a field

@@ -11,8 +11,8 @@ import (
 
 // Bounds on one batch of methods. Callers bound how many methods they ask for.
 const (
-	maxLineBytes  = 32 << 10 // of one line number table; 20,000 lines of source
-	maxLinesBytes = 1 << 20  // of all of them; what is beyond has no lines
+	maxLineBytes  = 32 << 10 // bytes of one line number table; 20,000 lines of source
+	maxLinesBytes = 1 << 20  // bytes of all of them; what is beyond has no lines
 	poolSlot      = 8        // bytes of one constant
 )
 
@@ -20,13 +20,13 @@ const (
 type methodReader struct {
 	vmstructs.Reader
 	schema *methodSchema
-	bias   uint32 // of UNSIGNED5
+	bias   uint32 // bias of UNSIGNED5
 }
 
 // A methodRead is one Method on the way: addresses of the structures around it.
 type methodRead struct {
 	addr, constMethod, pool, klass uint64
-	header                         []byte // of the ConstMethod
+	header                         []byte // header of the ConstMethod
 	class, name, signature, file   uint64 // Symbols; file may be 0
 	lines                          []byte
 	leaf                           bool     // its bytecode has no calls
@@ -328,7 +328,7 @@ func (r methodReader) readLines(reads []methodRead) error {
 func (r methodReader) readBytecode(reads []methodRead) error {
 	const (
 		most         = 4096   // bytes
-		mostEnters   = 64     // of a method
+		mostEnters   = 64     // monitor enters of a method
 		synchronized = 0x0020 // ACC_SYNCHRONIZED
 		accessBytes  = 2
 	)

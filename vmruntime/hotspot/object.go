@@ -14,11 +14,11 @@ type Object struct {
 	Class  string // in the form of Class.Name
 	Start  uint64 // address
 	Size   uint64 // bytes, alignment included
-	Offset uint64 // of the address that was asked for, in bytes from Start
+	Offset uint64 // position of the address that was asked for, in bytes from Start
 	// Field is the field there: the zero Field in headers, gaps and arrays. In a java.lang.Class it
 	// is a static field of the class that Field.Class says.
 	Field Field
-	Index int // of the array's element there, -1 if there is none
+	Index int // index of the array's element there, -1 if there is none
 }
 
 // ErrNoObject says that nothing was found that holds an address.

@@ -123,7 +123,7 @@ func (p *Process) readObjectFlags() (vmstructs.FlagValues, error) {
 
 // layoutReferences says how objects are aligned and how they refer to others.
 func (p *Process) layoutReferences(flags vmstructs.FlagValues, l *javaheap.ObjectLayout) (err error) {
-	const defaultAlignment, maxAlignment = 8, 256 // of ObjectAlignmentInBytes
+	const defaultAlignment, maxAlignment = 8, 256 // default and bound of ObjectAlignmentInBytes
 	l.Alignment = uint32(flags["ObjectAlignmentInBytes"])
 	if l.Alignment == 0 {
 		l.Alignment = defaultAlignment
@@ -139,7 +139,7 @@ func (p *Process) layoutReferences(flags vmstructs.FlagValues, l *javaheap.Objec
 
 // narrowing reads the base and the shift of 32-bit pointers.
 func (p *Process) narrowing(baseAt, shiftAt uint64) (base uint64, shift uint8, err error) {
-	const maxShift = 10 // of classes with compact headers; of objects log2 of their alignment
+	const maxShift = 10 // shift for classes with compact headers; for objects it is log2 of their alignment
 	if base, err = p.memory.Word(baseAt); err != nil {
 		return 0, 0, err
 	}

@@ -8,24 +8,27 @@ import (
 // An objectSchema leads from the VM's variables to what javaheap.ObjectLayout says. What each JDK
 // moved is in the table in jdks.go.
 type objectSchema struct {
-	narrowKlass, klass    vmstructs.Field // of oopDesc, the same place read in two ways; each where the VM has it
+	narrowKlass, klass    vmstructs.Field // fields of oopDesc, one place read in two ways; each where the VM has it
 	klassBase, klassShift uint64          // statics
 	oopBase, oopShift     uint64          // statics
 	markKlassBit          uint64          // where the class begins in a mark word, 0 if it is never there
 	colours               javaheap.ColourSchema
 
-	markBits                  uint64          // of a mark word, the hash included
-	layoutHelper, name, super vmstructs.Field // of Klass
-	// of Klass: offset in it of the pointer to itself among those to its superclasses
+	markBits                  uint64          // bits of a mark word, the hash included
+	layoutHelper, name, super vmstructs.Field // fields of Klass
+	// superCheck is a field of Klass: the offset in it of the pointer to itself among those to its
+	// superclasses.
 	superCheck vmstructs.Field
-	// of Klass: the first of these, and where superCheck leads if there are more
+	// primary and secondary are fields of Klass: the first superclass pointer, and where superCheck
+	// leads if there are more.
 	primary, secondary vmstructs.Field
 	primaryLimit       uint64
-	mirror             vmstructs.Field // of Klass: a handle of its java.lang.Class
-	constants          vmstructs.Field // of InstanceKlass
-	// of InstanceKlass up to JDK 20: Array<u2>*, and how many of them are declared
+	mirror             vmstructs.Field // field of Klass: a handle of its java.lang.Class
+	constants          vmstructs.Field // field of InstanceKlass
+	// fieldArray and fieldCount are fields of InstanceKlass up to JDK 20: Array<u2>*, and how many
+	// of them are declared.
 	fieldArray, fieldCount vmstructs.Field
-	fieldStream            vmstructs.Field // of InstanceKlass from JDK 21 on: Array<u1>*
+	fieldStream            vmstructs.Field // field of InstanceKlass from JDK 21 on: Array<u1>*
 	arrayLength            vmstructs.Field
 	shortArray, byteArray  vmstructs.Field
 	fieldBits              javaheap.FieldBits
@@ -35,19 +38,20 @@ type objectSchema struct {
 	// words.
 	mirrorKlass, mirrorArray, mirrorSize uint64
 
-	tlabStart, tlabTop, tlabEnd vmstructs.Field // of JavaThread
-	allocated                   vmstructs.Field // of JavaThread: bytes, without the used part of the buffer
+	tlabStart, tlabTop, tlabEnd vmstructs.Field // fields of JavaThread
+	allocated                   vmstructs.Field // field of JavaThread: bytes, without the used part of the buffer
 	prefetchWords               uint64          // static: words behind a buffer's end that are its own, too
-	threadObject                vmstructs.Field // of JavaThread
+	threadObject                vmstructs.Field // field of JavaThread
 	threadList                  uint64
-	listLength, listThreads     vmstructs.Field // of ThreadsList
+	listLength, listThreads     vmstructs.Field // fields of ThreadsList
 	firstThread                 uint64          // JDK 8 and 9
 	nextThread                  vmstructs.Field
-	monitorObject, monitorOwner vmstructs.Field // of ObjectMonitor
-	pendingMonitor              vmstructs.Field // of JavaThread: the monitor that it waits to enter
-	// of JavaThread: of the objects that it has locked, where monitors do not say so
+	monitorObject, monitorOwner vmstructs.Field // fields of ObjectMonitor
+	pendingMonitor              vmstructs.Field // field of JavaThread: the monitor that it waits to enter
+	// lockStack is a field of JavaThread: it holds the objects that the thread has locked, where
+	// monitors do not say so.
 	lockStack                   vmstructs.Field
-	lockStackTop, lockStackBase vmstructs.Field // of LockStack
+	lockStackTop, lockStackBase vmstructs.Field // fields of LockStack
 
 	wellKnown uint64 // static: classes that the VM itself knows, from java.lang.Object on; 0 if unknown
 
@@ -58,7 +62,7 @@ type objectSchema struct {
 }
 
 func newObjectSchema(from *vmstructs.Tables) objectSchema {
-	r := &vmstructs.Resolver{Tables: from} // of its own: without it, only objects are unknown
+	r := &vmstructs.Resolver{Tables: from} // a resolver of its own: without it, only objects are unknown
 	either := func(names ...string) uint64 {
 		for _, name := range names {
 			if addr := r.OptionalStatic(name); addr != 0 {

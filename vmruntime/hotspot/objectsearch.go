@@ -117,7 +117,7 @@ func (s *objectSearch) result() (*located, error) {
 		}
 		row := rows[o.Start] + 1
 		rows[o.end()] = max(rows[o.end()], row)
-		if o.holds(s.addr) && row >= longest { // of equals the nearest
+		if o.holds(s.addr) && row >= longest { // Among equals, the nearest is best.
 			best, longest = o, row
 		}
 	}

@@ -15,7 +15,7 @@ import (
 const (
 	codeBytes   = 8 << 20
 	methodBytes = 2 << 20
-	callerBytes = 8 << 20 // of what methods can call: some 5,000 of them
+	callerBytes = 8 << 20 // bytes of what methods can call: some 5,000 of them
 )
 
 // A Process is one guest. Its methods are called from one goroutine at a time.

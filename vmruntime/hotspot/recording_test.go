@@ -20,7 +20,7 @@ type recording struct {
 	Bias    uint64
 	Symbols map[string]uint64
 	TLSSlot uint64
-	Bounds  [2]uint64 // of libjvm's addresses
+	Bounds  [2]uint64 // bounds of libjvm's addresses
 	Pieces  []vmtest.Piece
 }
 

@@ -15,8 +15,8 @@ import (
 //	[vtable stub]                      a call through a virtual or interface table
 //	[i2c/c2i adapter]                  between compiled and interpreted code
 type stubNames struct {
-	codelets codecache.Pieces   // of the interpreter
-	routines codecache.Routines // of other blobs
+	codelets codecache.Pieces   // pieces of the interpreter
+	routines codecache.Routines // routines in other blobs
 	searched map[uint64]bool    // blobs that were there when routines was read
 }
 

@@ -12,24 +12,25 @@ import (
 
 // threadSchema is what a walker of stacks needs to know about threads and frames.
 type threadSchema struct {
-	anchor, stackBase, stackSize vmstructs.Field // of JavaThread
-	state                        vmstructs.Field // of JavaThread
+	anchor, stackBase, stackSize vmstructs.Field // fields of JavaThread
+	state                        vmstructs.Field // field of JavaThread
 	inJava                       int64           // its value while a thread runs Java code
-	osThread                     vmstructs.Field // of JavaThread
-	osThreadID                   vmstructs.Field // of OSThread
-	contEntry                    vmstructs.Field // of JavaThread, from JDK 21 on
-	lastSP, lastPC, lastFP       vmstructs.Field // of JavaFrameAnchor
-	wrapperAnchor                vmstructs.Field // of JavaCallWrapper
+	osThread                     vmstructs.Field // field of JavaThread
+	osThreadID                   vmstructs.Field // field of OSThread
+	contEntry                    vmstructs.Field // field of JavaThread, from JDK 21 on
+	lastSP, lastPC, lastFP       vmstructs.Field // fields of JavaFrameAnchor
+	wrapperAnchor                vmstructs.Field // field of JavaCallWrapper
 	wrapperWord                  int64           // word of an entry frame that points to its JavaCallWrapper
-	upcallData, upcallAnchor     vmstructs.Field // of UpcallStub and of its FrameData
+	upcallData, upcallAnchor     vmstructs.Field // fields of UpcallStub and of its FrameData
 	upcallBehind                 bool            // upcallData is not exported: see ThreadLayout
 	senderSPWord                 int64           // word of an interpreter frame that has the caller's stack pointer
 	contReturn                   uint64          // static: see LoomLayout.EnterReturn
-	contParent                   vmstructs.Field // of ContinuationEntry; exported from JDK 28 on
+	contParent                   vmstructs.Field // field of ContinuationEntry; exported from JDK 28 on
 	contBarrier                  uint64          // static: see LoomLayout.ReturnBarrier; exported from JDK 28 on
-	// of JavaThread: its java.lang.Thread, and what JVM TI takes for the current one
+	// threadObject and tiThread are fields of JavaThread: its java.lang.Thread, and what JVM TI
+	// takes for the current one.
 	threadObject, tiThread vmstructs.Field
-	initState              vmstructs.Field // of InstanceKlass
+	initState              vmstructs.Field // field of InstanceKlass
 	initialized            int64           // its value once a class is initialized
 }
 

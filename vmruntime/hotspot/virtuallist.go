@@ -145,7 +145,7 @@ func (p *Process) virtualStates(epoch uint32) (map[uint64]vmruntime.VirtualState
 	} {
 		handle, offset, err := p.staticPlace(p.virtualClass, name, epoch)
 		if err != nil {
-			continue // of another JDK
+			continue // The state is of another JDK.
 		}
 		mirror, err := p.handled(handle)
 		if err != nil {

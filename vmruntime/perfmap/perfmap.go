@@ -23,7 +23,7 @@ import (
 
 // Bounds of a Map. Node with a large application writes 100,000 lines, 10 MB.
 const (
-	MaxBytes = 64 << 20 // of the file
+	MaxBytes = 64 << 20 // bytes of the file
 	maxLines = 1 << 20
 	// MaxName is how many bytes of a name are kept. It is one more than symbolize keeps, so that a
 	// name that is cut here gets an ellipsis there.

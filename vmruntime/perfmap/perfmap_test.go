@@ -57,7 +57,7 @@ func TestMapOverlap(t *testing.T) {
 	for _, tt := range []struct {
 		name  string
 		lines []string
-		want  string // of addresses 0, 10, … 90: the name, or . for none
+		want  string // names at addresses 0, 10, … 90, or . for none
 	}{
 		{"next to each other", []string{"00 10 a", "10 10 b"}, "ab........"},
 		{"the same place", []string{"00 20 a", "00 20 b"}, "bb........"},

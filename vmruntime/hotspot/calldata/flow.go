@@ -26,9 +26,9 @@ const MaxFlowBlocks = 1 << 12
 // A BranchCount is what was counted at a jump, a branch or a switch.
 type BranchCount struct {
 	BCI      int
-	Taken    uint64   // of a switch: of its default
-	NotTaken uint64   // of a branch
-	Cases    []uint64 // of a switch, in the order of its targets
+	Taken    uint64   // how often it was taken; for a switch, its default
+	NotTaken uint64   // for a branch: how often it was not taken
+	Cases    []uint64 // counts for a switch, in the order of its targets
 }
 
 // Branches lists the counts of jumps, branches and arrays of counts, by ascending bytecode index.
@@ -74,7 +74,7 @@ func (d *Decoder) Branches(data []byte) (counts []BranchCount, err error) {
 func Flow(code []byte) ([]vmruntime.FlowBlock, error) {
 	begins := make([]bool, len(code)+1)
 	instruction := make([]bool, len(code))
-	targets := map[int][]int{} // of instructions that end a block; -1: no next one
+	targets := map[int][]int{} // targets of instructions that end a block; -1: no next one
 	for bci := 0; bci < len(code); {
 		length := bytecodeLength(code, bci)
 		if length == 0 || length > len(code)-bci {

@@ -10,19 +10,20 @@ import (
 // 22 on in an array of ResolvedMethodEntry (resolvedMethodEntry.hpp). Call sites of invokedynamic
 // have an array of ResolvedIndyEntry from 21 on (resolvedIndyEntry.hpp).
 type PoolSchema struct {
-	Cache           vmstructs.Field // of ConstantPool: ConstantPoolCache*
-	Length          vmstructs.Field // of ConstantPool: constants
-	ResolvedKlasses vmstructs.Field // of ConstantPool: array of Klass*
-	CacheSize       uint64          // of ConstantPoolCache
+	Cache           vmstructs.Field // field of ConstantPool: ConstantPoolCache*
+	Length          vmstructs.Field // field of ConstantPool: constants
+	ResolvedKlasses vmstructs.Field // field of ConstantPool: array of Klass*
+	CacheSize       uint64          // bytes of ConstantPoolCache
 
-	EntrySize              uint64          // of ConstantPoolCacheEntry, 0 if there are none
-	indices, f1, f2, flags vmstructs.Field // of ConstantPoolCacheEntry
+	EntrySize              uint64          // bytes of ConstantPoolCacheEntry, 0 if there are none
+	indices, f1, f2, flags vmstructs.Field // fields of ConstantPoolCacheEntry
 	finalBit, forcedBit    uint            // in flags
 
-	// of ConstantPoolCache: arrays, of ResolvedMethodEntry and ResolvedIndyEntry
+	// Methods and Dynamics are fields of ConstantPoolCache: arrays of ResolvedMethodEntry and
+	// ResolvedIndyEntry.
 	Methods, Dynamics         vmstructs.Field
 	MethodSize, DynamicSize   uint64
-	methodPool                vmstructs.Field // of ResolvedMethodEntry: index of the constant
+	methodPool                vmstructs.Field // field of ResolvedMethodEntry: index of the constant
 	MethodArray, DynamicArray vmstructs.Field // where the entries of an array begin
 	ArrayLength               vmstructs.Field
 	KlassArray                vmstructs.Field
@@ -85,7 +86,7 @@ type Resolution struct {
 	Resolved bool
 	Target   uint64 // the only Method that can be called, 0 if it depends on the receiver
 	Vtable   int    // index of the receiver's method in its class's vtable, or NoVtable
-	Method   uint64 // of an interface, if it depends on the receiver which method implements it
+	Method   uint64 // method of an interface, if it depends on the receiver which method implements it
 }
 
 // DecodeEntry decodes a ConstantPoolCacheEntry, for the instruction op: it may be resolved for

@@ -31,13 +31,13 @@ import (
 // exact. Level 2 counts nothing but invocations, and level 1, C2 and -Xint count nothing at all. A
 // method that C1 finds trivial never gets a MethodData.
 type Schema struct {
-	MethodData, MethodCounters vmstructs.Field // of Method
-	VtableIndex                vmstructs.Field // of Method; negative for those that are not in a vtable
-	CountersInvocations        vmstructs.Field // of MethodCounters
-	Owner                      vmstructs.Field // of MethodData: its Method
-	Invocations                vmstructs.Field // of MethodData
-	DataSize, data             vmstructs.Field // of MethodData: bytes, and where they begin
-	CountShift                 uint            // of all counters of invocations
+	MethodData, MethodCounters vmstructs.Field // fields of Method
+	VtableIndex                vmstructs.Field // field of Method; negative for those that are not in a vtable
+	CountersInvocations        vmstructs.Field // field of MethodCounters
+	Owner                      vmstructs.Field // field of MethodData: its Method
+	Invocations                vmstructs.Field // field of MethodData
+	DataSize, data             vmstructs.Field // fields of MethodData: bytes, and where they begin
+	CountShift                 uint            // shift of all counters of invocations
 	Tags                       [256]dataKind
 	Traps                      TrapSchema
 
@@ -49,7 +49,7 @@ type Schema struct {
 // NewSchema looks up the fields. Schema.Err says what is missing, as only counts of calls need
 // them.
 func NewSchema(from *vmstructs.Tables) Schema {
-	r := &vmstructs.Resolver{Tables: from} // of its own: without it, only this does not work
+	r := &vmstructs.Resolver{Tables: from} // a resolver of its own: without it, only this does not work
 	s := Schema{
 		MethodData:          r.Field("Method._method_data"),
 		MethodCounters:      r.Field("Method._method_counters"),

@@ -11,7 +11,7 @@ import (
 // (MethodData::_trap_hist), which stops at 255, and how many optimised compilations of the method
 // were given up.
 type TrapSchema struct {
-	Histogram, Decompiles vmstructs.Field // of MethodData
+	Histogram, Decompiles vmstructs.Field // fields of MethodData
 	Reasons               map[int]string  // by their place in the histogram
 	owner                 vmstructs.Field
 	length                uint64 // bytes of a MethodData that have all of these; 0 if the counts are not known
@@ -29,7 +29,7 @@ var otherCompilers = map[string]bool{"unreached0": true, "type_checked_inlining"
 // newTrapSchema looks up the fields. JDK 8 has the counters in MethodData itself, JDK 17 in a part
 // of it (_compiler_counters).
 func newTrapSchema(from *vmstructs.Tables) TrapSchema {
-	r := &vmstructs.Resolver{Tables: from} // of its own: without it, only this does not work
+	r := &vmstructs.Resolver{Tables: from} // a resolver of its own: without it, only this does not work
 	s := TrapSchema{
 		owner:      r.Field("MethodData._method"),
 		Histogram:  r.Field("MethodData._compiler_counters._trap_hist._array[0]", "MethodData._trap_hist._array[0]"),

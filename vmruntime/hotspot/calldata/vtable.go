@@ -9,9 +9,9 @@ import (
 // where in this Klass its methods are, up to a pair that is null, and the methods
 // (src/hotspot/share/oops/klassVtable.hpp). Classes of arrays have their vtable at the same place.
 type KlassSchema struct {
-	Super, VtableLength vmstructs.Field // of Klass; the length in words
-	ItableLength        vmstructs.Field // of InstanceKlass; words
-	Methods, Defaults   vmstructs.Field // of InstanceKlass: arrays of Method*
+	Super, VtableLength vmstructs.Field // fields of Klass; the length in words
+	ItableLength        vmstructs.Field // field of InstanceKlass; words
+	Methods, Defaults   vmstructs.Field // fields of InstanceKlass: arrays of Method*
 	Size                uint64
 	MethodArray         vmstructs.Field
 }
@@ -44,6 +44,6 @@ const (
 // one it is.
 const (
 	ItableEntry  = 16  // bytes: pointer to the interface, offset in 32 bits
-	ItableOffset = 8   // of the offset, from the Klass
+	ItableOffset = 8   // where an entry has the offset, which is from the Klass
 	ItableFirst  = -10 // Method._vtable_index of an interface's first method; the second has -11
 )

@@ -18,7 +18,7 @@ type BlobSchema struct {
 	Kind                     vmstructs.Field // from JDK 25 on: one byte
 	AdapterKind              uint64          // what kind is in adapters; 0 if unknown
 
-	method, CompileID, level vmstructs.Field // of nmethod
+	method, CompileID, level vmstructs.Field // fields of nmethod
 	State, OrigPC            vmstructs.Field
 	entry, verified          vmstructs.Field // pointers up to JDK 22, then offsets of 16 bits from the code
 	EntryBCI                 vmstructs.Field

@@ -48,14 +48,15 @@ const (
 // Schema leads from static variables to the code heaps and their segment maps.
 type Schema struct {
 	Heaps, heap         uint64          // statics: GrowableArray<CodeHeap*>*, or in JDK 8 a CodeHeap*
-	arrayLen, arrayData vmstructs.Field // of GrowableArray
-	memory, segmap      vmstructs.Field // of CodeHeap: two VirtualSpaces
-	segmentShift        vmstructs.Field // of CodeHeap
+	arrayLen, arrayData vmstructs.Field // fields of GrowableArray
+	memory, segmap      vmstructs.Field // fields of CodeHeap: two VirtualSpaces
+	segmentShift        vmstructs.Field // field of CodeHeap
 	heapSize            uint64
-	// of VirtualSpace: high is the end of what is in use, boundary of what is reserved
+	// low, high and boundary are fields of VirtualSpace: high is the end of what is in use,
+	// boundary of what is reserved.
 	low, high, boundary vmstructs.Field
-	blockLength         vmstructs.Field // of HeapBlock: segments
-	BlockUsed           vmstructs.Field // of HeapBlock: whether it holds something
+	blockLength         vmstructs.Field // field of HeapBlock: segments
+	BlockUsed           vmstructs.Field // field of HeapBlock: whether it holds something
 	BlockSize           uint64
 }
 

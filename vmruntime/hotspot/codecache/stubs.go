@@ -13,8 +13,8 @@ import (
 // StubSchema leads to the names of code that the VM generated for itself.
 type StubSchema struct {
 	Interpreter              uint64          // static: a StubQueue*
-	buffer, begin, end       vmstructs.Field // of StubQueue
-	description, codeletSize vmstructs.Field // of InterpreterCodelet
+	buffer, begin, end       vmstructs.Field // fields of StubQueue
+	description, codeletSize vmstructs.Field // fields of InterpreterCodelet
 	codelet                  uint64          // bytes of an InterpreterCodelet, which its code follows
 	CallStubReturn           uint64          // static
 }
@@ -130,7 +130,7 @@ const maxRoutines = 4096
 // Routines are the stub routines of a VM, as they were when its list of them was last read.
 type Routines struct {
 	Pieces
-	head uint64 // of the list: new routines are put before it
+	head uint64 // head of the list: new routines are put before it
 }
 
 // Read lists the stub routines (array copies, intrinsics, …) from the VM's own list of them, whose

@@ -50,7 +50,7 @@ func TestShared(t *testing.T) {
 // TestForgetDefault: a scope that every third position between safepoints has says nothing; its
 // neighbours do.
 func TestForgetDefault(t *testing.T) {
-	for _, usual := range []int{4, 12} { // of 24
+	for _, usual := range []int{4, 12} { // how many of the 24 positions have the scope late
 		t.Run(fmt.Sprint(usual), func(t *testing.T) {
 			w := vmtest.NewScopeWriter(0, 0x1000, 0x2000, 0x3000)
 			late := w.Scope(w.Scope(0, 1, 90), 3, 4)

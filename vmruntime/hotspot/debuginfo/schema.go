@@ -13,18 +13,19 @@ import (
 type Schema struct {
 	// offset of the positions: from the nmethod, or in the immutable data
 	pcs vmstructs.Field
-	// of the scopes: pointer (JDK 9-22), or offset like that of the positions
+	// scopesBegin and scopesOffset lead to the scopes: a pointer (JDK 9-22), or an offset like that
+	// of the positions.
 	scopesBegin, scopesOffset      vmstructs.Field
 	dependencies                   vmstructs.Field // offset from the nmethod of what follows the positions (up to 22)
 	metadata                       vmstructs.Field // offset from the nmethod (up to 22), or from its data (23, 24)
-	dataOffset, size               vmstructs.Field // of CodeBlob
+	dataOffset, size               vmstructs.Field // fields of CodeBlob
 	Immutable, immutableSize       vmstructs.Field
 	mutable, mutableSize, relocate vmstructs.Field // relocate: bytes before the pointers
 	pcDescSize, pcDescScope        uint64
 
 	// What is known besides, see evidence: optional.
-	OopMaps        vmstructs.Field // of CodeBlob: pointer to the ImmutableOopMapSet
-	OopMapCount    vmstructs.Field // of ImmutableOopMapSet, behind which come its pairs
+	OopMaps        vmstructs.Field // field of CodeBlob: pointer to the ImmutableOopMapSet
+	OopMapCount    vmstructs.Field // field of ImmutableOopMapSet, behind which come its pairs
 	OopMapsHeader  uint64
 	ImplicitChecks vmstructs.Field // offset like that of the positions
 }

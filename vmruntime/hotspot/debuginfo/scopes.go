@@ -30,7 +30,7 @@ import (
 
 // Bounds on the debug information of one compiled method, some ten times what was seen.
 const (
-	maxScopeBytes = 1 << 20  // of each of the three areas
+	maxScopeBytes = 1 << 20  // bytes of each of the three areas
 	MaxPositions  = 64 << 10 // in the code
 	maxScopes     = 64 << 10 // distinct ones
 	MaxInlining   = 1024     // scopes in one chain
@@ -75,7 +75,7 @@ type Table struct {
 	Scopes    []Scope
 	Methods   []uint64   // addresses of the distinct Methods
 	Complete  bool       // there are positions between safepoints: it was compiled with DebugNonSafepoints
-	Evidence  []Position // of instructions without a position: see shared
+	Evidence  []Position // evidence about instructions without a position: see shared
 }
 
 // A Place is what is known of an instruction.
@@ -147,7 +147,7 @@ func Decode(raw RawScopes, bias uint32) (*Table, error) {
 // their callers.
 type scopeDecoder struct {
 	raw      RawScopes
-	bias     uint32 // of UNSIGNED5
+	bias     uint32 // bias of UNSIGNED5
 	table    Table
 	scopeAt  map[uint32]int32 // offset in the stream -> index
 	methodAt map[uint64]int32 // address -> index

@@ -11,9 +11,9 @@ import (
 
 // A CardSchema leads to the table of cards. All of it is optional.
 type CardSchema struct {
-	barrierSet uint64          // static BarrierSet*, of collectors with cards a CardTableBarrierSet*
-	table      vmstructs.Field // of CardTableBarrierSet: CardTable*
-	base       vmstructs.Field // of CardTable: the byte that the card of address 0 would have
+	barrierSet uint64          // static BarrierSet*: for collectors with cards a CardTableBarrierSet*
+	table      vmstructs.Field // field of CardTableBarrierSet: CardTable*
+	base       vmstructs.Field // field of CardTable: the byte that the card of address 0 would have
 }
 
 // NewCardSchema looks up the fields.
@@ -39,8 +39,10 @@ func (s *CardSchema) Read(t vmstructs.Reader, number func(name string) (int64, e
 			return c, fmt.Errorf("read the table of cards: %w", err)
 		}
 	}
-	c = vmruntime.Cards{Base: at, Bytes: 512}          // up to JDK 17
-	const smallest, largest, most = 128, 1024, 1 << 20 // of GCCardSizeInBytes; of the queue more than anybody sets
+	c = vmruntime.Cards{Base: at, Bytes: 512} // up to JDK 17
+	// The first two are bounds of GCCardSizeInBytes, the last is one of the queue: more than
+	// anybody sets.
+	const smallest, largest, most = 128, 1024, 1 << 20
 	if n, err := number("GCCardSizeInBytes"); err == nil {
 		c.Bytes = uint64(uint32(n))
 	}

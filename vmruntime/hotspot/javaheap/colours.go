@@ -15,8 +15,9 @@ import (
 type ColourSchema struct {
 	// statics, pointers to ZGlobalsForVMStructs and XGlobalsForVMStructs; 0 without ZGC
 	globals, oldGlobals uint64
-	mask, oldMask       vmstructs.Field // of them: pointer to the largest offset in the heap
-	// of them: pointer to the bits that a reference has none of if its object has not moved since
+	mask, oldMask       vmstructs.Field // fields of both: pointer to the largest offset in the heap
+	// bad and oldBad are fields of both: pointer to the bits that a reference has none of if its
+	// object has not moved since.
 	bad, oldBad  vmstructs.Field
 	generational bool // Z's globals are those of generational ZGC
 

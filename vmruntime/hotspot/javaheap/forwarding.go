@@ -17,8 +17,8 @@ type Forwarding struct {
 	Tables       [2]uint64 // one for each generation; 0 for none
 	GranuleShift uint8
 
-	Start, AlignmentShift, Length uint32 // of a forwarding: words
-	Entries                       uint32 // of a forwarding, in bytes
+	Start, AlignmentShift, Length uint32 // fields of a forwarding: words
+	Entries                       uint32 // field of a forwarding, in bytes
 }
 
 // Known reports whether anything is.
@@ -26,11 +26,11 @@ func (f *Forwarding) Known() bool { return f.Tables[0] != 0 }
 
 // A forwardingSchema leads to a Forwarding. All of it is optional.
 type forwardingSchema struct {
-	heap         vmstructs.Field // of CollectedHeap
+	heap         vmstructs.Field // field of CollectedHeap
 	heapSize     uint64
-	pages        vmstructs.Field // of the heap, with the next: the table of pages, which looks like one of forwardings
+	pages        vmstructs.Field // field of the heap, as the next one: the table of pages, which looks like that of forwardings
 	pagesMap     vmstructs.Field
-	granules     vmstructs.Field // of both tables
+	granules     vmstructs.Field // field of both tables
 	granuleShift int64
 
 	virtual, virtualStart, alignmentShift, entries, length vmstructs.Field

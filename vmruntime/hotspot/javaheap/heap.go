@@ -11,13 +11,13 @@ import (
 // generations is of use.
 type Schema struct {
 	Heap                     uint64          // static CollectedHeap*
-	Reserved, start, words   vmstructs.Field // of CollectedHeap: a MemRegion, which has the other two
-	youngGen                 vmstructs.Field // of Serial's heap: Generation*
-	generation               vmstructs.Field // of Generation: MemRegion
+	Reserved, start, words   vmstructs.Field // fields of CollectedHeap: a MemRegion, which has the other two
+	youngGen                 vmstructs.Field // field of Serial's heap: Generation*
+	generation               vmstructs.Field // field of Generation: MemRegion
 	parallelYoung            uint64          // static PSYoungGen*
-	parallelGeneration       vmstructs.Field // of PSYoungGen: MemRegion
-	regionTable, RegionShift vmstructs.Field // of G1CollectedHeap, through its HeapRegionManager
-	regionTag                vmstructs.Field // of HeapRegion
+	parallelGeneration       vmstructs.Field // field of PSYoungGen: MemRegion
+	regionTable, RegionShift vmstructs.Field // fields of G1CollectedHeap, through its HeapRegionManager
+	regionTag                vmstructs.Field // field of HeapRegion
 	edenTag, survivorTag     uint32
 	oldMask, humongousMask   uint32
 }

@@ -54,7 +54,7 @@ type ObjectLayout struct {
 	Forwarding Forwarding
 
 	ArrayLength uint32 // array: 32 bits
-	Alignment   uint32 // of objects; a power of two
+	Alignment   uint32 // alignment of objects; a power of two
 
 	KlassName    uint32 // Klass: pointer to a Symbol
 	LayoutHelper uint32 // Klass: 32 bits, size of the objects: see Shape

@@ -7,7 +7,7 @@ import (
 // A Shape is the size of a class's objects: a Klass's layout helper in the clear
 // (src/hotspot/share/oops/klass.hpp).
 type Shape struct {
-	Size   uint64 // of all of them, in bytes; of arrays 0
+	Size   uint64 // bytes of each object; 0 for arrays
 	Array  bool
 	Header uint64 // array: bytes before the first element
 	Shift  uint8  // array: log2 of the bytes of an element

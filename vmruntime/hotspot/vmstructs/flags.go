@@ -14,7 +14,7 @@ const maxFlags = 8 << 10
 // (src/hotspot/share/runtime/flags/jvmFlag.hpp).
 type FlagSchema struct {
 	flags, count uint64 // statics
-	name, addr   Field  // of JVMFlag
+	name, addr   Field  // fields of JVMFlag
 	size         uint64
 }
 

@@ -26,7 +26,7 @@ type strand struct {
 	end    func()                  // ends it where it is
 	pause  func(struct{}) bool     // is called by it to read; false if it was ended
 	ranges []vmruntime.Range       // that it wants
-	err    error                   // of the read
+	err    error                   // error of the read
 }
 
 // errEnded is the error of reads of a function that was ended, as another one panicked.
