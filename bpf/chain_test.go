@@ -34,8 +34,8 @@ func newChained(t *testing.T, opts contextOptions) *chained {
 type outcome uint8
 
 const (
-	walkedNew   outcome = iota // to the root, since the link was not known
-	walkedDrawn                // by the luck of the draw
+	walkedNew   outcome = iota // walked to the root, since the link was not known
+	walkedDrawn                // walked by the luck of the draw
 	linked
 )
 

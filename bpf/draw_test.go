@@ -35,7 +35,7 @@ func binomialBounds(n int, p, chance float64) (least, most int) {
 // binomial distribution.
 func TestProbeDrawsOfPeriods(t *testing.T) {
 	const every, blocks = 8, 1000
-	const chance = 1e-7 // that a test of a right program fails, for each bound
+	const chance = 1e-7 // probability that a test of a right program fails, for each bound
 	for _, test := range []struct {
 		name   string
 		period int // the hits 0, period, 2*period... are marked

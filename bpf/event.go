@@ -57,7 +57,7 @@ const (
 const (
 	SampleKernel     = uint8(ProfileSampleFlagsSAMPLE_KERNEL)      // the tick came in kernel mode
 	SampleJavaThread = uint8(ProfileSampleFlagsSAMPLE_JAVA_THREAD) // the thread belongs to an attached VM
-	SampleJavaFrames = uint8(ProfileSampleFlagsSAMPLE_JAVA_FRAMES) // and Java is on its stack
+	SampleJavaFrames = uint8(ProfileSampleFlagsSAMPLE_JAVA_FRAMES) // such a thread has Java on its stack
 	SampleAttached   = uint8(ProfileSampleFlagsSAMPLE_ATTACHED)    // the VM was known when the tick came
 	SampleDepths     = uint8(ProfileSampleFlagsSAMPLE_DEPTHS)      // Sample.Depths
 	SampleLink       = uint8(ProfileSampleFlagsSAMPLE_LINK)        // the leaf and its caller suffice

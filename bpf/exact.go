@@ -63,7 +63,7 @@ type ExactOptions struct {
 	Nodes   int  // contexts, 120 bytes each; 0 means DefaultExactNodes
 	Edges   int  // edges of the call graph, 110 bytes each; 0 means DefaultExactEdges
 	Threads int  // at once, 70 KB each; 0 means DefaultExactThreads
-	Methods int  // in all class epochs, 80 bytes each; 0 means DefaultExactMethods
+	Methods int  // methods in all class epochs, 80 bytes each; 0 means DefaultExactMethods
 
 	Heap    *HotspotHeap // layout of its objects, to count them too; nil if they are not counted
 	Objects int          // pairs of context and class, 90 bytes each; 0 means DefaultExactObjects

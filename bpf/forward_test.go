@@ -16,7 +16,7 @@ const zHeap = 1 << 42
 type movingLoom struct {
 	*fakeLoom
 	page    [2]uint64 // page of each generation: what is known of the objects of the heap's first page
-	entries uint32    // in each page's table
+	entries uint32    // entries in each page's table
 	old     uint64    // colour of references that may lead to where an object was
 }
 

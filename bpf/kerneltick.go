@@ -47,7 +47,7 @@ const MaxTickEntries = 8
 // A KernelTick samples when the kernel's own timer ticks, without a timer interrupt of its own.
 // Samples are like those of Objects.Tick.
 type KernelTick struct {
-	Program                 *ebpf.Program // to be attached as a tracing program
+	Program                 *ebpf.Program // program to be attached as a tracing program
 	sampling, ticked, share *ebpf.Variable
 }
 

@@ -71,8 +71,8 @@ type OffCPU struct {
 	woken   *ebpf.Program // nil unless wakers are recorded
 	links   []link.Link
 	tasks   *link.Iter
-	// perf event of a task: while there is one, the kernel calls __perf_event_task_sched_in at each
-	// switch
+	// event is a perf event of a task: while there is one, the kernel calls
+	// __perf_event_task_sched_in at each switch.
 	event int
 	begun uint32 // how often Begin was called
 	turn  uint16 // rotation
@@ -113,7 +113,7 @@ func (h ReturnHook) program() string {
 
 // OffCPUOptions say what an OffCPU records.
 type OffCPUOptions struct {
-	Hooks  []ReturnHook // to try; nil for all
+	Hooks  []ReturnHook // hooks to try; nil for all
 	Wakers bool         // who ended a wait (ObservedWaker) is recorded, too
 	// Inside has waits of that length and longer recorded always of threads in an invocation that
 	// is followed (LoadInvocations), unless an eighth (INSIDE_PART) of the length for other threads

@@ -179,7 +179,7 @@ func TestKernelWaitsOfChosen(t *testing.T) {
 		child.Process.Kill()
 		child.Wait()
 	}()
-	// as the program at fork does, which is not attached
+	// The program at fork does this, but it is not attached.
 	if err := w.o.Pids.Put(uint32(child.Process.Pid), uint8(1)); err != nil {
 		t.Fatal(err)
 	}

@@ -143,7 +143,7 @@ func TestKernelPauseClock(t *testing.T) {
 	const slept = 2 * time.Millisecond
 	for _, test := range []struct {
 		name         string
-		began, ended time.Duration // from when the probe is hit
+		began, ended time.Duration // times from when the probe is hit
 		least, most  time.Duration
 	}{
 		{"both", -400 * time.Millisecond, -time.Millisecond / 2, 390 * time.Millisecond, 400*time.Millisecond +

@@ -32,7 +32,8 @@ type (
 
 // What a probe saw.
 const (
-	// values: bytes of the object, of all objects that it stands for; the thread's address
+	// ObservedAllocation has the values: bytes of the object, of all objects that it stands for;
+	// the thread's address.
 	ObservedAllocation = uint8(ProbeObservedOBSERVED_ALLOCATION)
 	ObservedMonitor    = uint8(ProbeObservedOBSERVED_MONITOR) // values: ns, the lock
 	ObservedPark       = uint8(ProbeObservedOBSERVED_PARK)    // values: ns, the lock
@@ -41,15 +42,16 @@ const (
 	ObservedPause      = uint8(ProbeObservedOBSERVED_PAUSE)    // values: ns; text: a PauseCause
 	ObservedFault      = uint8(ProbeObservedOBSERVED_FAULT)    // values: data address, pc
 	ObservedOverflow   = uint8(ProbeObservedOBSERVED_OVERFLOW) // values: events of a CPU's counter
-	// values: WaitSince and so on; flags: AwayBlocked and so on
+	// ObservedWait has the values WaitSince and so on, and the flags AwayBlocked and so on.
 	ObservedWait = uint8(ProbeObservedOBSERVED_WAIT)
-	// values: WakerTID, WakerSince; flags: WakerChosen, WakerKernel; text: the process's comm
+	// ObservedWaker has the values WakerTID, WakerSince, the flags WakerChosen, WakerKernel, and
+	// the process's comm as text.
 	ObservedWaker = uint8(ProbeObservedOBSERVED_WAKER)
-	// values: address of a card, 1 if the thread had no queue
+	// ObservedCard has the values: address of a card, 1 if the thread had no queue.
 	ObservedCard = uint8(ProbeObservedOBSERVED_CARD)
-	// values: the virtual thread's number, ns of CLOCK_MONOTONIC
+	// ObservedFreeze has the values: the virtual thread's number, ns of CLOCK_MONOTONIC.
 	ObservedFreeze = uint8(ProbeObservedOBSERVED_FREEZE)
-	// values: its number, when the wait began, ns that it took
+	// ObservedThaw has the values: its number, when the wait began, ns that it took.
 	ObservedThaw = uint8(ProbeObservedOBSERVED_THAW)
 )
 

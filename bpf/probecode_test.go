@@ -45,7 +45,7 @@ var probedCode = []byte{
 
 const (
 	probedNop    = 31 // offset of the nop in probedCode
-	probedStride = 64 // from one copy of it to the next
+	probedStride = 64 // bytes from one copy of it to the next
 	probedSites  = 32 // copies
 )
 

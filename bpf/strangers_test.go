@@ -15,7 +15,7 @@ func TestKernelStrangers(t *testing.T) {
 	for _, test := range []struct {
 		name    string
 		options Options
-		remove  func(*prober) *ebpf.Map // from which the process is missing
+		remove  func(*prober) *ebpf.Map // returns the map that the process is missing from
 	}{
 		{"not attached", Options{}, func(q *prober) *ebpf.Map { return q.o.Processes }},
 		{"not chosen", Options{FilterByPID: true}, func(q *prober) *ebpf.Map { return q.o.Pids }},

@@ -15,7 +15,7 @@ func TestThinning(t *testing.T) {
 	const (
 		runs   = 16
 		whole  = 1 << 32 // WHOLE of thin.bpf.h
-		chance = 1e-9    // that a test of a right program fails, for each bound
+		chance = 1e-9    // probability that a test of a right program fails, for each bound
 	)
 	spec, err := LoadThinTest()
 	if err != nil {

@@ -132,8 +132,8 @@ type AskedVirtual struct{ Continuation, Mounted, State, Blocker, Waiter uint64 }
 type SeenVirtual struct {
 	Blocker, Waiter uint64
 	State           uint32
-	// a record of a Sample, valid until the next one; nil if the thread is on a carrier, or was on
-	// none yet
+	// Stack is a record of a Sample, valid until the next one; nil if the thread is on a carrier,
+	// or was on none yet.
 	Stack []byte
 }
 

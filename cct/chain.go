@@ -62,7 +62,7 @@ type Chain[M, S comparable] struct {
 
 // frame is an activation as a child of its caller: with the site of the call that made it.
 type frame[M, S comparable] struct {
-	site   S // in the caller; zero for an outermost frame
+	site   S // site in the caller; zero for an outermost frame
 	method M
 	depth  uint32
 }
@@ -231,7 +231,7 @@ type ChainStats struct {
 	// that differ in method or depth, like D in the paper's Figure 7. Their callees cannot be
 	// placed by {method, depth}.
 	Shared  int
-	Methods int // in the contexts, including markers
+	Methods int // methods in the contexts, including markers
 	Links   int // different ones, learned by Walk or Call
 
 	Refused    uint64 // stacks and links that were not learned, since the beginning

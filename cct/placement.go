@@ -16,7 +16,7 @@ type Candidate[M, S comparable] struct {
 	// that was learned without weight.
 	Share float64
 
-	generation uint64 // in which Context is valid
+	generation uint64 // generation in which Context is valid
 }
 
 // A Placement is the contexts that a sample may belong to.

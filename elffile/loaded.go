@@ -8,7 +8,7 @@ import (
 // An Extent is where the content of a section is.
 type Extent struct {
 	Address uint64 // virtual address, as the file has it
-	Offset  uint64 // in the file
+	Offset  uint64 // offset in the file
 	Size    uint64 // bytes
 }
 

@@ -16,7 +16,7 @@ func dynamic(libraries ...string) []elftest.Section {
 		table = elftest.Append(table, []elf.Dyn64{{Tag: int64(elf.DT_NEEDED), Val: uint64(len(names))}})
 		names = append(append(names, library...), 0)
 	}
-	// the second one is behind the end
+	// The second one is behind the end.
 	table = elftest.Append(table, []elf.Dyn64{{}, {Tag: int64(elf.DT_NEEDED), Val: 1}})
 	return []elftest.Section{
 		{Name: ".dynamic", Data: table, Link: ".dynstr", Header: elf.Section64{Type: uint32(elf.SHT_DYNAMIC),

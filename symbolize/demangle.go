@@ -23,8 +23,8 @@ func functionName(mangled string) (name string) {
 			name = symbol.CleanName(mangled)
 		}
 	}()
-	// as a power of two: what is cut off here is cut off again by symbol.CleanName, with an
-	// ellipsis
+	// twiceMaxName is the length as a power of two: what is cut off here is cut off again by
+	// symbol.CleanName, with an ellipsis.
 	const twiceMaxName = 10
 	return symbol.CleanName(demangle.Filter(mangled, demangle.MaxLength(twiceMaxName)))
 }

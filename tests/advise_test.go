@@ -71,7 +71,7 @@ func TestAdvise(t *testing.T) {
 	inlining := []string{"-XX:+UnlockDiagnosticVMOptions", "-XX:+PrintCompilation", "-XX:+PrintInlining"}
 	for _, run := range []struct {
 		program, flag string
-		says          []string // of one line
+		says          []string // texts that one line has
 	}{
 		{"Beyond", "-XX:CompilerDirectivesFile=" + file, []string{"guest.Beyond::apply", "force inline by"}},
 		{"Beyond", "-XX:CompileCommandFile=" + commandFile, []string{"guest.Beyond::apply", "force inline by"}},

@@ -31,7 +31,7 @@ func callEdges(t *testing.T, p *profile.Profile) *guests.VMGraph {
 	graph := &guests.VMGraph{}
 	for _, s := range p.Sample {
 		if s.Value[value] == 0 {
-			continue // of time
+			continue // a sample of time
 		}
 		if len(s.Location) != 2 {
 			t.Fatalf("a call of %d frames", len(s.Location))

@@ -23,7 +23,7 @@ type vm struct {
 	*guests.VMRun
 	socket     string
 	iterations int    // so far
-	checksum   string // of them
+	checksum   string // checksum of these iterations
 }
 
 // startVM starts the reference guest, and ends it with the test.
@@ -108,7 +108,7 @@ func (g *vm) record(t *testing.T) (*profiler.Recording, *guests.VMGraph) {
 		t.Fatal(err)
 	}
 	g.waitForBursts(t)
-	if _, err := g.Graph(); err != nil { // of what was before
+	if _, err := g.Graph(); err != nil { // Drop what was before.
 		t.Fatal(err)
 	}
 	// By its CPU time, as bursts are.

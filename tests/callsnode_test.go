@@ -49,7 +49,7 @@ func TestCallsOfMappedCode(t *testing.T) {
 		t.Fatal(unsafe)
 	}
 	guest := startNode(t)
-	const samples = 256 // of a window
+	const samples = 256 // samples of a window
 	recording, err := built.Record(t.Context(), profiler.Options{PID: guest.PID(), Duration: 4 * time.Second,
 		Extra: []string{
 			"-e", "cpu,calls", "--budget=10%", "--samples=256", "--guest-socket", output(t, "guest.sock"), flag,

@@ -49,7 +49,7 @@ func TestEventsServe(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		shares := map[string]float64{} // of the objects, by class
+		shares := map[string]float64{} // shares of the objects, by class
 		all := 0.0
 		for _, row := range recorded {
 			shares[row.Class] += row.Values[0]

@@ -326,7 +326,7 @@ func voluntarySwitches(t *testing.T, pid int) (n int) {
 // storedFile makes a file on storage, not in memory only.
 func storedFile(t *testing.T, size int) string {
 	t.Helper()
-	const root = "/var/tmp" // which outlives the machine's end: it is on storage
+	const root = "/var/tmp" // The directory outlives the machine's end: it is on storage.
 	var fs unix.Statfs_t
 	if err := unix.Statfs(root, &fs); err != nil || fs.Type == unix.TMPFS_MAGIC || fs.Type == unix.RAMFS_MAGIC {
 		needs.Missing(t, fmt.Sprintf("%s is not on storage: %v", root, err))

@@ -15,7 +15,7 @@ func TestRecordStillWaiting(t *testing.T) { onEveryJDK(t, recordStillWaiting) }
 
 func recordStillWaiting(t *testing.T, jdk jvm.JDK) {
 	guest := startEvents(t, jdk, events.Away)
-	if _, err := guest.Run(1, 50); err != nil { // and now its main thread waits for orders
+	if _, err := guest.Run(1, 50); err != nil { // Now its main thread waits for orders.
 		t.Fatal(err)
 	}
 	o := profiler.Options{PID: guest.PID(), Frequency: frequency, Extra: []string{"-e", "offcpu"}}

@@ -123,8 +123,8 @@ func TestStripped(t *testing.T) {
 			}
 			t.Logf("%d samples, %d with a method of the guest; %d in native code, %d of those", all, called, native,
 				nativeCalled)
-			// of samples; the rest is the guest's own accounts, and native code that nothing leads
-			// back from
+			// least is a share of samples. The rest is the guest's own accounts, and native code
+			// that nothing leads back from.
 			const least = 0.9
 			if native == 0 || float64(nativeCalled) < least*float64(native) || float64(called) < least*float64(all) {
 				t.Errorf("the others end at %v; notes: %q", ends, p.Comments)

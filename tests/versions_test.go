@@ -146,7 +146,7 @@ func checkVersions(t *testing.T, vs *versions.Versions, logged map[int]*loggedVe
 		}
 		return list[0]
 	}
-	start := math.NaN() // of the recording, by the JVM's clock
+	start := math.NaN() // start of the recording, by the JVM's clock
 	for _, v := range find("sum").Versions {
 		if l := logged[int(v.ID)]; l != nil && !v.Seen && math.IsNaN(start) {
 			start = l.made - v.Since.Seconds()

@@ -20,7 +20,7 @@ type scrape struct {
 	at      time.Time
 	windows int
 	causes  map[string]time.Duration // by cause, of all services
-	cpu     time.Duration            // that the process has used
+	cpu     time.Duration            // CPU time that the process has used
 	threads int
 }
 

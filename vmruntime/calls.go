@@ -57,7 +57,7 @@ type Compilation struct {
 	// code for it.
 	Entry         uint64
 	VerifiedEntry uint64 // where all other calls come in, and the former go on
-	FrameComplete uint64 // from here on the frame stands; Begin if that is not known
+	FrameComplete uint64 // address from which on the frame stands; Begin if that is not known
 	Method        uint64 // what was compiled
 	Version       uint32 // as in Site.Version
 	Level         int    // HotSpot: 1-3 C1, of which 3 counts calls, 4 C2; 0 is a wrapper of a native method
@@ -146,8 +146,8 @@ type CallKind uint8
 const (
 	StaticCall    CallKind = iota + 1
 	SpecialCall            // constructors, private and super methods: as static, with a receiver
-	VirtualCall            // by the receiver's class; also of methods that cannot be overridden
-	InterfaceCall          // by the receiver's class, through an interface
+	VirtualCall            // resolved by the receiver's class; also of methods that cannot be overridden
+	InterfaceCall          // resolved by the receiver's class, through an interface
 	DynamicCall            // linked at run time; Target, if known, is code that the VM made to get to what is called
 )
 
@@ -217,7 +217,7 @@ type MethodFlow struct {
 type LocalWrite struct {
 	BCI   int
 	Local int // its number; long and double have two, of which this is the first
-	Step  int // that is added to an int; 0 if the variable is replaced
+	Step  int // increment of an int; 0 if the variable is replaced
 }
 
 // CallCost is the part of a FlowBlock's Cost for each call in it.
@@ -269,5 +269,5 @@ type LocalKind uint8
 const (
 	LocalUnknown  LocalKind = iota // no int, or not kept
 	LocalRegister                  // the lower half of a register
-	LocalStack                     // in the frame
+	LocalStack                     // a place in the frame
 )

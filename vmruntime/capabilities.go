@@ -73,7 +73,8 @@ type VirtualThread struct {
 	Mounted      uint64  // address of a byte, which is not 0 while the thread is on a carrier
 	State        uint64  // address of the 32 bits of VirtualWords.State
 	Blocker      uint64  // address of the 64 bits of VirtualWords.Blocker
-	// the same of VirtualWords.Waiter; 0 if no virtual thread waits for a monitor without a carrier
+	// Waiter is the same of VirtualWords.Waiter; 0 if no virtual thread waits for a monitor without
+	// a carrier.
 	Waiter    uint64
 	Words     VirtualWords
 	OnCarrier bool // as of about the same moment as Words
@@ -115,7 +116,7 @@ const MaxListedThreads = 8 << 10
 
 // A Thread is one that may run the guest's code.
 type Thread struct {
-	ID      uint32 // as the thread itself sees it: in the pid namespace of the VM
+	ID      uint32 // ID as the thread itself sees it: in the pid namespace of the VM
 	Address uint64 // address of the VM's structure for it
 }
 

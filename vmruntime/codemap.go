@@ -60,7 +60,7 @@ type MapPiece struct {
 
 // MapAdded is what a piece added to a CodeMap.
 type MapAdded struct {
-	Bytes     int  // that were read: to the last end of an entry
+	Bytes     int  // bytes that were read: to the last end of an entry
 	Malformed int  // entries that say nothing
 	Replaced  bool // code that Find gave is not right any more
 }

@@ -31,12 +31,12 @@ type Env struct {
 	Program string // where the agent's program is
 
 	Uname    func() (release, machine string, err error)
-	Capable  func(cap.Value) (bool, error)             // in the effective set?
+	Capable  func(cap.Value) (bool, error)             // reports whether the capability is in the effective set
 	Without  func(c cap.Value, try func() error) error // tries without a capability
 	Memlock  func() (bytes uint64, err error)
 	UserName func(uid uint32) string
 
-	LoadProgram    func() error // as the sampling programs are loaded
+	LoadProgram    func() error // loads a program as the sampling programs are loaded
 	MakeRingBuffer func() error
 	CheckRing      func(sys string) error                     // checks real-time kernels: attach.CheckRing
 	Memory         func() (samples, events uint64, err error) // bytes of the kernel: bpf.Memory
@@ -53,9 +53,9 @@ type Env struct {
 	// Engines is nil if call engines are not checked; otherwise the fields below are also needed.
 	Engines     EngineTrial
 	GuestSocket string       // path to which cooperating guests connect
-	MapPage     func() error // that is shared with guests
+	MapPage     func() error // maps a page that is shared with guests
 
-	Runtimes []bridge.Runtime // whose VMs are looked for
+	Runtimes []bridge.Runtime // runtimes whose VMs are looked for
 	Inspect  JVMInspector     // nil: JVMs are only listed
 	Pool     *proc.Pool       // for reads of processes
 }

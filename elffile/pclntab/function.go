@@ -7,7 +7,7 @@ import (
 
 // A function is one of the table's records.
 type function struct {
-	entry, end   uint32 // from the text on
+	entry, end   uint32 // offsets from the text on
 	name, unit   uint32
 	begins       int32  // line
 	stack, files uint32 // tables of values

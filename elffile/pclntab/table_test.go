@@ -66,7 +66,7 @@ func compareWithRuntime(t *testing.T, toolchain string, args ...string) {
 	lines := bufio.NewScanner(bytes.NewReader(said))
 	lines.Scan()
 	version, main, _ := strings.Cut(lines.Text(), " ")
-	// before, there is but the innermost function; none of go1.2 to go1.9 can be built with
+	// Before, there is only the innermost function; none of go1.2 to go1.9 can be built with.
 	expands := version >= "go1.23"
 	bias := address(t, main) - find1(t, table, file, "main.main")
 	addresses, inlined, begins := 0, 0, map[string]int{}

@@ -53,9 +53,9 @@ const (
 
 // An allocRowTrial is one recording.
 type allocRowTrial struct {
-	version   int // of the JDK
+	version   int // version of the JDK
 	collector string
-	outside   bool // of buffers: -XX:-UseTLAB
+	outside   bool // objects are allocated outside of buffers: -XX:-UseTLAB
 	virtual   bool
 	threads   int
 }

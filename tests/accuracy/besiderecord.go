@@ -17,7 +17,7 @@ import (
 
 // A besideSample is a sample of a guest's own thread, in the form common to all contenders.
 type besideSample struct {
-	methods []string // of Java, innermost first, inlined ones too
+	methods []string // methods of Java, innermost first, inlined ones too
 	vague   bool     // the sample is [inlined in M], where M is the first of methods
 	count   int64
 }

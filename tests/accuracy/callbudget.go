@@ -15,7 +15,7 @@ import (
 // program.
 const (
 	overlapAim  = 95.0 // %
-	overheadAim = 0.01 // of the guest's CPU time; the agent's default budget
+	overheadAim = 0.01 // share of the guest's CPU time; the agent's default budget
 )
 
 // planBudget records guests at the rate that the agent chooses, each alone. The table shows which

@@ -31,7 +31,7 @@ func planShapes(jdks []jvm.JDK) plan {
 // A shapeTrial is one program in one JVM.
 type shapeTrial struct {
 	shape string
-	flag  string // of the JVM; with inlining, logical calls are judged
+	flag  string // flag of the JVM; with inlining, logical calls are judged
 	jdk   jvm.JDK
 }
 

@@ -28,8 +28,8 @@ type recorded struct {
 	cpu       time.Duration
 	found     *callGraph
 	truth     *callGraph
-	// samples of this guest in the graph: its fraction of all guests' samples by CPU time, like
-	// that of ticks
+	// calls is the number of this guest's samples in the graph: its fraction of all guests' samples
+	// by CPU time, like that of ticks.
 	calls float64
 	stats *profiler.CallStats
 }
@@ -187,7 +187,7 @@ func (t *pacedGuests) record(ctx context.Context, rate profile.Rate, d time.Dura
 	if err != nil {
 		return nil, err
 	}
-	var cpu time.Duration // of all guests
+	var cpu time.Duration // CPU time of all guests
 	for _, r := range turn {
 		cpu += r.cpu
 	}

@@ -29,7 +29,7 @@ type complete struct {
 	samples int64
 	whole   float64  // share, 0 to 1
 	depth   float64  // mean number of Java frames
-	reasons []string // of the rest, most frequent first
+	reasons []string // reasons why the rest is not whole, most frequent first
 	wrong   []string // stacks that are neither whole nor marked, a few
 }
 

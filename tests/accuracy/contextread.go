@@ -22,7 +22,7 @@ import (
 // A contextResult is the results of one program's recordings, in the order of their settings.
 type contextResult struct {
 	contextTrial
-	iteration time.Duration // of the program, on average
+	iteration time.Duration // mean time of an iteration of the program
 	recorded  []contextRecording
 }
 
@@ -33,7 +33,8 @@ type contextRecording struct {
 	// For Whaley's partial tree, averages per sample: the number of frames that its thread's
 	// previous sample did not have, and the number of all frames. Inlined ones count.
 	fresh, frames float64
-	// of consecutive windows, by what is compared; nil unless frames were counted as new
+	// alike is how alike consecutive windows are, by what is compared; nil unless frames were
+	// counted as new.
 	alike map[string]likeness
 }
 

@@ -17,7 +17,7 @@ import (
 type contextSetting struct {
 	name  string // as tables have it
 	hz    int
-	flags []string // of the agent
+	flags []string // flags of the agent
 }
 
 // A contextLength is how long a program is recorded.

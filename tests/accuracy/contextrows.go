@@ -12,7 +12,7 @@ import (
 // A contextRow is one program's results, by window or by setting.
 type contextRow struct {
 	program string
-	vm      bool    // of the reference guest
+	vm      bool    // the program runs in the reference guest
 	java    float64 // share of samples that have a Java frame; NaN of the reference guest
 	shares  []contextShares
 }
@@ -94,7 +94,7 @@ func asPrograms(rows []contextRow) []contextRow {
 
 // contextShares are the counts of a contextLine as shares, from 0 to 1; NaN for none.
 type contextShares struct {
-	walked float64 // of all samples
+	walked float64 // share of all samples
 
 	// Of the samples that were not walked. Unchecked ones count as wrong.
 	right                       [3]float64 // by agent.ContextLevels: first caller, first three, all

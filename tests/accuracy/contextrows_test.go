@@ -25,7 +25,7 @@ func TestContextShares(t *testing.T) {
 		"ambiguous":         {got.ambiguous, 0.1},
 		"fitted":            {got.fitted, 0.05},
 		"unplaced":          {got.unplaced, 0.025},
-		"first caller":      {got.right[oneLevel], 0.9}, // of 80, not of the 78 that were checked
+		"first caller":      {got.right[oneLevel], 0.9}, // a share of 80, not of the 78 that were checked
 		"first three":       {got.right[threeLevels], 0.8},
 		"whole":             {got.right[allLevels], 0.75},
 		"all: first caller": {got.all[oneLevel], 0.92},

@@ -44,7 +44,7 @@ type contexts struct {
 type contextTrial struct {
 	study   contextStudy
 	program string
-	vm      bool // of the reference guest
+	vm      bool // the program runs in the reference guest
 	jdk     jvm.JDK
 }
 

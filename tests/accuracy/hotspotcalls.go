@@ -29,7 +29,7 @@ const (
 // A hotspotStudy records real programs in stock JVMs, as Arnold & Grove's table 3 does: is the
 // estimated call graph closer to the exact one than the two innermost frames of the same samples?
 type hotspotStudy struct {
-	marker string // of its table in the documentation
+	marker string // marker of its table in the documentation
 	trials []hotspotTrial
 	short  int           // how many of them the short form has
 	how    hotspotManner // in the long form
@@ -74,7 +74,7 @@ var (
 // A hotspotTrial is one JVM to record.
 type hotspotTrial struct {
 	program string
-	flag    string // of the JVM, "" for none
+	flag    string // flag of the JVM, "" for none
 	jdk     jvm.JDK
 	// starting: it is recorded from its first iteration on, before the compilers have seen any of
 	// it.
@@ -133,7 +133,7 @@ const (
 var (
 	hotspotPrograms = []string{"Xerces", "Jython", "Xalan", "Luindex", "Scalac", "Work"}
 	newerPrograms   = []string{"Xerces"}
-	// are recorded from their start and with the flag profiling
+	// phasePrograms are recorded from their start and with the flag profiling.
 	phasePrograms = []string{"Xerces", "Jython", "Luindex"}
 )
 
@@ -187,7 +187,7 @@ func (s hotspotStudy) record(ctx context.Context, m meter, trials []hotspotTrial
 			return nil, m.unsafe(s.marker, err)
 		}
 	}
-	var truth *exactIteration // of the trial before
+	var truth *exactIteration // result of the trial before
 	for i, t := range trials {
 		if i == 0 || t.program != trials[i-1].program || t.jdk != trials[i-1].jdk {
 			truth = nil
@@ -228,8 +228,8 @@ func recordingLengths(results []hotspotResult) (lengths []time.Duration) {
 
 // Kinds of call graphs.
 const (
-	physical = "physical" // of code: inlined calls do not count
-	logical  = "logical"  // of methods
+	physical = "physical" // graph of code: inlined calls do not count
+	logical  = "logical"  // graph of methods
 )
 
 // A hotspotResult is the result of one recording for one kind of graph.
@@ -240,12 +240,14 @@ type hotspotResult struct {
 	cost   float64 // share of the guest's CPU time for sampling, according to the agent
 
 	// Overlaps with the exact graph, in percent, by caller and callee.
-	timer   float64 // of the two innermost frames of samples
-	found   float64 // of the estimate
-	sites   float64 // of the estimate, by the place of the call, too
-	callees float64 // of the estimate, by callee alone: how much of the error is in rates
-	bound   float64 // of the samples' callers with the true rates of callees: what better rates would achieve
-	absent  float64 // percent of the estimate on edges that do not exist
+	timer   float64 // overlap of the two innermost frames of samples
+	found   float64 // overlap of the estimate
+	sites   float64 // overlap of the estimate, by the place of the call, too
+	callees float64 // overlap of the estimate, by callee alone: how much of the error is in rates
+	// bound is that of the samples' callers with the true rates of callees: what better rates would
+	// achieve.
+	bound  float64
+	absent float64 // percent of the estimate on edges that do not exist
 	// covered is the fraction of the estimate that was compared, 0 to 1: methods that were not
 	// replayed are left out.
 	covered float64

@@ -150,7 +150,8 @@ func (s eventStudy) trials(jdks []jvm.JDK, short bool) (trials []eventTrial) {
 		threads = []int{1}
 	}
 	if short {
-		threads, settings = threads[len(threads)-1:], settings[len(settings)/2:len(settings)/2+1] // of collectors, G1
+		// Of collectors, G1 remains.
+		threads, settings = threads[len(threads)-1:], settings[len(settings)/2:len(settings)/2+1]
 	}
 	for _, jdk := range jdks {
 		for _, setting := range settings {
@@ -192,7 +193,7 @@ func (m meter) recordWork(
 type figure struct {
 	group     string // its group: tables have the worst figure of each group
 	what      string
-	unit      string // of truth and measured: "", "ms", "%"
+	unit      string // unit of truth and measured: "", "ms", "%"
 	truth     float64
 	measured  float64
 	tolerance float64 // in that unit

@@ -66,7 +66,7 @@ type programResult struct {
 	first, iteration time.Duration // CPU time of the first iteration and of a late one
 	methods, natives int           // executed; natives are among the methods
 	unread           int           // methods whose bytecode is too long to be read
-	bytes            int           // of the bytecode of all others
+	bytes            int           // bytes of the bytecode of all others
 	hot              []hotMethod
 }
 

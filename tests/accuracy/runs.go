@@ -75,7 +75,7 @@ func runSettings() []contextSetting {
 
 func (m meter) recordRuns(ctx context.Context, t runsTrial) (r runsResult, err error) {
 	r = runsResult{runsTrial: t, settings: runSettings()}
-	var runs [2][]*profiledRun // of each run, by setting
+	var runs [2][]*profiledRun // profiles of each run, by setting
 	for i := range runs {
 		if runs[i], err = m.recordRun(ctx, t, r.settings); err != nil {
 			return r, fmt.Errorf("run %d: %w", i+1, err)

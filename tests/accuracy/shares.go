@@ -87,7 +87,7 @@ func (t trial) short(jdks []jvm.JDK) bool {
 // A result is the result of a trial.
 type result struct {
 	trial
-	samples  int64 // of the guest's own threads
+	samples  int64 // samples of the guest's own threads
 	verdicts []verdict
 }
 

@@ -39,7 +39,7 @@ type totalTrial struct {
 	kinds   string // as -e has them
 	busy    bool   // other processes compete for all CPUs
 	jdk     jvm.JDK
-	lengths []time.Duration // of recordings, one after the other
+	lengths []time.Duration // lengths of recordings, one after the other
 }
 
 // String is the trial's name, which -run matches.
@@ -98,7 +98,7 @@ type totalResult struct {
 // A recordedTotal is a total and its true value.
 type recordedTotal struct {
 	views.EventTotal
-	truth, tolerance float64 // of the truth itself
+	truth, tolerance float64 // true value, and the tolerance of that
 	length           time.Duration
 }
 

@@ -34,7 +34,7 @@ var errMissed = errors.New("a guest is not as much faster with the hints as it i
 type lab struct {
 	agent profiler.Agent
 	jdks  []jvm.JDK
-	dir   string // of files that JVMs read
+	dir   string // directory of files that JVMs read
 	out   io.Writer
 	short bool
 }

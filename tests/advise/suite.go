@@ -21,8 +21,8 @@ func marker(program string) string { return "advise-" + strings.ToLower(program)
 
 const (
 	programRecord = 10 * time.Second
-	programTurn   = time.Second / 2 // of a JVM, at least; whole iterations
-	programTurns  = 3               // of each JVM in a round
+	programTurn   = time.Second / 2 // turn of a JVM, at least; whole iterations
+	programTurns  = 3               // turns of each JVM in a round
 	// warmups is the part of a program's warm-up that JVMs get which are measured: all alike, and
 	// soon replaced by others.
 	warmups = 3

@@ -15,9 +15,9 @@ import (
 // A rarely invoked method, as in figure 8 of the paper: most of its time is in a loop, whose
 // iterations vary less than its invocations.
 const (
-	iterations   = 200 // of an invocation, on average about
+	iterations   = 200 // iterations of an invocation, on average about
 	iterationNs  = 1000
-	outsideNs    = 5000 // of an invocation
+	outsideNs    = 5000 // ns of an invocation outside of the loop
 	ofIterations = 0.5  // standard deviation of the logarithm of the number of iterations
 	ofIteration  = 0.3  // and of the time of one
 )

@@ -36,15 +36,15 @@ var errWrong = errors.New("more verdicts are false than alpha allows")
 
 // A manner is how much to simulate and to record.
 type manner struct {
-	experiments int // of each row
-	seeds       int // of each row of looks
-	timings     int // of each version in looks, at most
+	experiments int // experiments of each row
+	seeds       int // seeds of each row of looks
+	timings     int // timings of each version in looks, at most
 
-	warmup time.Duration // of guests
+	warmup time.Duration // warm-up of guests
 	window time.Duration
 	halves int // windows of a side
-	duels  int // of each row of paced guests
-	pairs  int // of each pair
+	duels  int // duels of each row of paced guests
+	pairs  int // recordings of each pair
 }
 
 var (

@@ -46,8 +46,8 @@ type splitResult struct {
 	methods int
 	samples float64 // in a window
 	wrong   int     // comparisons with a false verdict
-	method  string  // that is made slower
-	share   float64 // of it
+	method  string  // method that is made slower
+	share   float64 // share of that method
 	slower  []slowerResult
 	experiments,
 	windows int

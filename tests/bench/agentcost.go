@@ -14,7 +14,7 @@ const rssAim = 50 << 20
 
 // An agentCost is what the agent used while a guest ran a segment.
 type agentCost struct {
-	wall  time.Duration // of the segment
+	wall  time.Duration // wall time of the segment
 	cpu   time.Duration // in it: start, symbolisation and end are not
 	rss   uint64        // the most at its end, and so with its method map
 	stats profiler.Stats

@@ -38,7 +38,7 @@ func (b bench) busy(ctx context.Context) ([]harness.Table, error) {
 	runs := []busyRun{{rate: busyRate, core: 0.007}, {rate: usualRate, core: 0.002}}
 	names := busyGuests
 	if b.how.cold {
-		runs, names = runs[:1], []string{"Xalan", "Xalan"} // whose iterations are short
+		runs, names = runs[:1], []string{"Xalan", "Xalan"} // Its iterations are short.
 	}
 	var guests []*suite.Guest
 	for _, name := range names {

@@ -30,9 +30,9 @@ import (
 
 // A clockManner says how much to measure of clocks.
 type clockManner struct {
-	overlap time.Duration // of the recordings whose profiles are compared
-	pairs   int           // of such recordings of a guest
-	rounds  int           // of interrupts
+	overlap time.Duration // length of the recordings whose profiles are compared
+	pairs   int           // pairs of such recordings of a guest
+	rounds  int           // rounds of interrupts
 	segment time.Duration // with an agent, and before that without
 }
 

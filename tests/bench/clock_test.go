@@ -30,7 +30,7 @@ func TestCompareSamples(t *testing.T) {
 	for _, test := range []struct {
 		name        string
 		tick        []string
-		least, most float64 // of the difference
+		least, most float64 // bounds of the difference
 	}{
 		{"the same", slices.Concat(slices.Repeat([]string{"a"}, 500), slices.Repeat([]string{"b"}, 500)), -1, 2},
 		{"twice as much of one", slices.Concat(slices.Repeat([]string{"a"}, 667), slices.Repeat([]string{"b"}, 333)),

@@ -22,7 +22,7 @@ type cost struct {
 	// is watched by the agent over by perf.
 	agent, perf, control, versus harness.Ratio
 
-	own agentCost // of all watched segments
+	own agentCost // sum over all watched segments
 }
 
 // bpfAim is how long the sampling program may take for a Java stack, in nanoseconds: compilers have
@@ -102,7 +102,7 @@ const (
 
 // A segment is what a guest used for a fixed number of iterations.
 type segment struct {
-	cpu   time.Duration // of the guest
+	cpu   time.Duration // CPU time of the guest
 	agent agentCost     // zero unless the agent watched
 }
 

@@ -18,7 +18,7 @@ import (
 // An eventAccount is what the agent says of a recording of events.
 type eventAccount struct {
 	events, lost uint64
-	hits         uint64        // of probes, of which some are events
+	hits         uint64        // hits of probes, of which some are events
 	cost         time.Duration // CPU time of the guest that the hits took, as the agent reckons
 	rested       int           // recordings in which a probe was taken away for a while
 }
@@ -68,7 +68,7 @@ type eventCost struct {
 
 	// All recordings together.
 	recordings int
-	used       usage // of the guest
+	used       usage // what the guest used
 	agent      time.Duration
 	account    eventAccount
 

@@ -119,7 +119,7 @@ func (b bench) recorded(ctx context.Context, guest worker, kind eventKind, amoun
 // An eventKind is what is recorded of a guest, at the agent's defaults.
 type eventKind struct {
 	name  string
-	flags []string // of record
+	flags []string // flags of record
 	// certain: every program of the suite has such events in every segment, so that a recording
 	// without any has failed.
 	certain bool

@@ -28,7 +28,7 @@ type growthManner struct {
 	window    time.Duration
 	processes []int
 	jvms      []int
-	copies    []int // of the four methods of a crowd
+	copies    []int // copies of the four methods of a crowd
 }
 
 var (

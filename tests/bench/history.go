@@ -24,7 +24,7 @@ import (
 // Aims of the history.
 const (
 	historySizeAim = 200e6 // bytes for a day
-	historyCoreAim = 0.002 // of a core
+	historyCoreAim = 0.002 // part of a core
 )
 
 // A historyManner says how much to record and to store.
@@ -60,8 +60,8 @@ type storing struct {
 	dir     string
 	windows int
 	samples uint64
-	cpu     [3]time.Duration // of windows without merges, and of those with a merge to a level
-	n       [3]int           // of each
+	cpu     [3]time.Duration // CPU time of windows without merges, and of those with a merge to a level
+	n       [3]int           // number of each
 	grown   int64            // bytes of windows without merges
 	longest time.Duration
 }

@@ -17,7 +17,7 @@ import (
 // A latencyManner says how much to measure of what `serve` does to the latency of requests.
 type latencyManner struct {
 	rounds int
-	turn   time.Duration // of requests
+	turn   time.Duration // length of a turn of requests
 	starts int           // turns in which `serve` starts
 }
 

@@ -19,7 +19,7 @@ import (
 
 const (
 	connections = 16
-	requestTime = time.Millisecond // of CPU time that a request is to take
+	requestTime = time.Millisecond // CPU time that a request is to take
 )
 
 // A load sends requests at a fixed rate, whether earlier ones were answered or not: what a request
@@ -27,7 +27,7 @@ const (
 type load struct {
 	guest *jvm.Guest
 	conns []net.Conn
-	work  uint32  // of a request
+	work  uint32  // work of a request
 	rate  float64 // requests a second
 }
 

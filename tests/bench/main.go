@@ -164,10 +164,10 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 
 // A manner says how much to measure.
 type manner struct {
-	rounds   int           // of off, agent, off, perf
-	segment  time.Duration // of a round's four
-	busy     time.Duration // of the recording of two busy CPUs
-	starts   int           // of the agent, beside a guest of many methods
+	rounds   int           // rounds of off, agent, off, perf
+	segment  time.Duration // length of each of a round's four segments
+	busy     time.Duration // length of the recording of two busy CPUs
+	starts   int           // starts of the agent, with a guest of many methods
 	cold     bool          // do not wait until the guests are warm
 	depth    depthManner
 	events   eventManner

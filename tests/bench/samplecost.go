@@ -22,9 +22,9 @@ const (
 // A depthManner says how much to measure of what samples cost.
 type depthManner struct {
 	depths []int // calls below which the guest of known depth works
-	rates  []int // of its samples
+	rates  []int // rates of its samples
 	rounds int
-	rest   time.Duration // of the guest, before it works
+	rest   time.Duration // how long the guest rests before it works
 	learn  time.Duration // not measured: what the agent needs to know a guest
 	settle time.Duration // not measured: after the depth has changed
 	span   time.Duration // measured
@@ -77,7 +77,7 @@ type sampleCost struct {
 	nanos  float64 // in BPF, by the kernel's statistics of the program
 	own    float64 // the same as the program measures it itself; 0 of the empty one
 	bytes  float64 // in the ring
-	frames float64 // of a Java stack, as far as they are in the sample
+	frames float64 // frames of a Java stack, as far as they are in the sample
 	walked float64 // part of the samples that are no links
 }
 

@@ -17,9 +17,11 @@ import (
 
 // A slowdownManner says how much to measure of what samples cost programs.
 type slowdownManner struct {
-	rounds    int
-	segment   time.Duration
-	intervals []time.Duration // of samples of a CPU: those of Whaley, and the two of Inoue and Nakatani (0.5 and 2 ms)
+	rounds  int
+	segment time.Duration
+	// intervals are those of samples of a CPU: those of Whaley, and the two of Inoue and Nakatani
+	// (0.5 and 2 ms).
+	intervals []time.Duration
 	loops     []time.Duration // the same for small loops
 	warmUp    int             // segments of a small loop
 }

@@ -22,7 +22,7 @@ type switchManner struct {
 	rounds  int
 	segment time.Duration
 	rates   []int // switches a second of pairs of threads; 0: as many as they can
-	threads int   // of the JVM
+	threads int   // threads of the JVM
 }
 
 var (
@@ -155,7 +155,8 @@ func (b bench) startNapping(ctx context.Context) (worker, error) {
 type switchSegment struct {
 	usage
 	seen, records, lost uint64
-	// in the programs of the scheduler, by the kernel's statistics; 0 if these were off
+	// bpf is the time in the programs of the scheduler, by the kernel's statistics; 0 if these were
+	// off.
 	bpf time.Duration
 }
 

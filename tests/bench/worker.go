@@ -29,7 +29,7 @@ func (w suiteWorker) work(iterations int) error {
 type locker struct {
 	program events.Program
 	threads int
-	unit    int // of the program's amount: some tenths of a second
+	unit    int // amount of the program in a unit: some tenths of a second
 	warmUp  int // units until they cost about the same
 }
 

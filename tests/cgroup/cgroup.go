@@ -26,7 +26,7 @@ type Controller string
 
 const (
 	CPU     Controller = "cpu"     // its quota
-	Freezer Controller = "freezer" // of version 1
+	Freezer Controller = "freezer" // freezer of version 1
 	Frozen  Controller = "frozen"  // the freezer of version 2, which each group has
 )
 

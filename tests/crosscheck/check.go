@@ -29,9 +29,10 @@ type result struct {
 	program, what, source string
 	unit                  string
 	truth, recorded       float64
-	// half of the interval that the profile states, or that sampling allows; +Inf: unknown
+	// within is half of the interval that the profile states, or that sampling allows; +Inf:
+	// unknown.
 	within    float64
-	tolerance float64 // of the truth itself
+	tolerance float64 // tolerance of the truth itself
 	compared  bool    // what the source says is no truth: the number is for comparison
 }
 

@@ -33,7 +33,7 @@ var variants = []variant{
 // A control compares two profiles of one program.
 type control struct {
 	program, variant string
-	profiles         string // which two
+	profiles         string // the two profiles that are compared
 	compiled, inner  overlap
 }
 

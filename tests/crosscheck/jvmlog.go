@@ -83,7 +83,7 @@ type truth struct {
 	cpu        time.Duration
 	faults     int64
 	heap       heapLog
-	beginning  heapLog // of a JVM that has nothing to do
+	beginning  heapLog // log of a JVM that has nothing to do
 	safepoints []events.Safepoint
 	monitors   waits
 	sampled    sampled // JFR's samples

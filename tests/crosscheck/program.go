@@ -24,7 +24,7 @@ var drivers embed.FS
 // seconds.
 type program struct {
 	name      string
-	packages  []string // of Debian
+	packages  []string // packages of Debian
 	collector string   // -XX:+Use…GC
 	jars      []string // in /usr/share/java unless they are paths
 	driver    string   // a class in java that runs it; "" if it has a main class of its own

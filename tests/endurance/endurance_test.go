@@ -25,7 +25,7 @@ func TestFlat(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// whose children the JVMs are, and no others
+	// The JVMs are children of this process, and no others are.
 	s, err := startServer(t.Context(), built, t.TempDir(), fmt.Sprintf("-p%d", os.Getpid()))
 	if err != nil {
 		t.Fatal(err)

@@ -45,7 +45,7 @@ func startServer(ctx context.Context, agent profiler.Agent, dir string, args ...
 // A usage is what a server uses at one time.
 type usage struct {
 	after       time.Duration // since the trial began
-	jvms        int64         // that were started until then
+	jvms        int64         // JVMs that were started until then
 	cpu         float64       // seconds of CPU time until then
 	anon        uint64        // bytes of memory of its own, resident
 	descriptors int

@@ -3,13 +3,13 @@ package events
 // Found is what rows say of one way to wait, in ns.
 type Found struct {
 	Rows    []Row
-	Time    float64 // of all rows, and of these:
+	Time    float64 // sum over all rows, of which:
 	Right   float64 // for the cause that the program says
 	Delayed float64 // for others that lengthen every wait, see Labels.Delayed
-	// for what threads call the VM for, such as classes and collections: the program does not know
-	// of it
+	// VMCall is for what threads call the VM for, such as classes and collections: the program does
+	// not know of it.
 	VMCall float64
-	VM     float64 // in the VM, for whatever it is
+	VM     float64 // time in the VM, for whatever it is
 }
 
 // Wrong is the time with other causes.

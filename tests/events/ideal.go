@@ -59,7 +59,7 @@ func Ideal(exact []Cell, n, simulations int, seed uint64) Overlap {
 // A distribution is what is drawn from: cells with bytes, and the classes that they are of.
 type distribution struct {
 	cells          []Cell
-	class          []int     // of each cell, an index
+	class          []int     // index of each cell's class
 	upTo           []float64 // bytes of each cell and of all before it
 	bytes, objects []float64 // shares of each class, 0 to 1
 }

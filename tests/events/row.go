@@ -16,7 +16,7 @@ type Row struct {
 	stacks.Stack
 	Labels
 	TID    int64
-	Values []float64 // of the types that Read was asked for, in that order
+	Values []float64 // values of the types that Read was asked for, in that order
 }
 
 // Labels are what a row says of its events. What a kind of event has no use for is empty.

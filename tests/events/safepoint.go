@@ -19,9 +19,9 @@ func SafepointFlag(path string) string {
 
 // A Safepoint is one time that a JVM has stopped its threads, by its own log.
 type Safepoint struct {
-	Operation string        // that needed it: G1CollectForAllocation
+	Operation string        // operation that needed it: G1CollectForAllocation
 	Reaching  time.Duration // until all threads stood
-	Total     time.Duration // from the wish to stop until threads ran again
+	Total     time.Duration // time from the wish to stop until threads ran again
 	Ended     time.Time     // when it was logged, to a millisecond; zero if the log does not say so
 }
 

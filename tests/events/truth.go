@@ -26,7 +26,7 @@ type Truth struct {
 	Calls       []Called
 	Woken       []Waking
 	Depths      map[string]int // how many times each of these methods is on every stack of a method of Worked
-	Checksum    string         // of the run; the same for the same arguments
+	Checksum    string         // checksum of the run; the same for the same arguments
 }
 
 // Allocated are the objects of a class that a method has allocated.
@@ -81,9 +81,9 @@ type Acquired struct {
 type Waited struct {
 	Method, Class string
 	Times         uint64        // also those when it did not have to wait
-	LongTimes     uint64        // of which took longer than 10 us
-	Sum, LongSum  time.Duration // of all, of the long ones
-	LongSquares   float64       // of the long ones, ns²
+	LongTimes     uint64        // the part of Times that took longer than 10 us
+	Sum, LongSum  time.Duration // time of all, and of the long ones
+	LongSquares   float64       // sum over the long ones, ns²
 }
 
 // Faulted are the bytes of objects of a class that a method has allocated and touched first.

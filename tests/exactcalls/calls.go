@@ -13,8 +13,8 @@ type Snapshot = exact.Snapshot
 // Calls are the calls of a JVM between two moments, named.
 type Calls struct {
 	*exact.Recording
-	Logical  *profile.Graph // of methods, inlined ones too
-	Physical *profile.Graph // of compiled code, without calls that were inlined
+	Logical  *profile.Graph // graph of methods, inlined ones too
+	Physical *profile.Graph // graph of compiled code, without calls that were inlined
 	Trees    []*cct.Tree[symbol.Symbol]
 	Unnamed  int // methods without a name
 }

@@ -83,7 +83,7 @@ func addUp(t *testing.T, c *Calls) {
 // sites fails the test if call sites are unknown that should be known, or contradict the tree.
 func sites(t *testing.T, c *Calls) {
 	t.Helper()
-	places := map[string]int32{ // of methods that call another one at one place
+	places := map[string]int32{ // lines of methods that call another one at one place
 		"calls.Exact.natives java.lang.Thread.holdsLock": lineOf(t, "Thread.holdsLock(LOCK) ? 1 : 0"),
 		"calls.Exact.fib calls.Exact.fib":                lineOf(t, "return n < 2 ? n"),
 		"calls.Exact.even calls.Exact.odd":               lineOf(t, "return n == 0 ? 1 : odd"),

@@ -30,8 +30,8 @@ type Row struct {
 	Holds   string // what must hold: one or two sentences
 	Kernels string // on which kernels that is tested; empty: on the machine's own
 	Test    func(t *testing.T)
-	// tests in other packages that show it, as "bpf.TestKernelWalkBudget",
-	// "agent/host/proc.TestPool"
+	// Elsewhere has the tests in other packages that show it, as "bpf.TestKernelWalkBudget",
+	// "agent/host/proc.TestPool".
 	Elsewhere []string
 }
 

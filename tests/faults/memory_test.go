@@ -124,7 +124,7 @@ func testMemory(t *testing.T) {
 	if status, _ := profiler.Get(t, url+"/-/healthy"); status != http.StatusOK {
 		t.Errorf("status %d", status)
 	}
-	const header = 2 << 10 // of an answer
+	const header = 2 << 10 // bytes of an answer's header, at most
 	if n := largest.Load(); n > 1<<20+header || n == 0 {
 		t.Errorf("the largest page has %d bytes", n)
 	}

@@ -137,7 +137,7 @@ type mounted struct {
 	jdk    jvm.JDK
 	top    string   // the overlay
 	places []string // all mounts, last one first
-	device string   // of the ext4: "loop3"; or ""
+	device string   // device of the ext4: "loop3"; or ""
 }
 
 // makeDisk makes an image of an ext4 that holds the JDK's libjvm.
@@ -178,7 +178,7 @@ func mountJDK(t *testing.T, jdk jvm.JDK, ext4 bool, disk string) *mounted {
 	m.jdk = jdk
 	m.jdk.Home = m.top
 	t.Cleanup(func() {
-		for _, place := range m.places { // of a test that failed
+		for _, place := range m.places { // mounts left by a failed test
 			unix.Unmount(place, unix.MNT_DETACH)
 		}
 	})
@@ -248,5 +248,5 @@ func descriptors(t *testing.T, pid int) (n int) {
 
 var (
 	probedFile     = regexp.MustCompile(`(?m)^path:\s+(/.*)$`)
-	runningProcess = regexp.MustCompile(`(?m)^Pid:\s+[1-9]`) // of a pidfd; -1 once the process has ended
+	runningProcess = regexp.MustCompile(`(?m)^Pid:\s+[1-9]`) // Pid line of a pidfd; -1 once the process has ended
 )

@@ -131,7 +131,7 @@ func testRedefined(t *testing.T) {
 						t.Fatal(err)
 					}
 					attachErr := run.WaitAttached()
-					unattached := time.Since(begin) // of one thread, whose samples wait for their names
+					unattached := time.Since(begin) // time of one thread, whose samples wait for their names
 					recording, err := run.Finish()
 					if err := errors.Join(attachErr, err); err != nil {
 						t.Fatal(err)
@@ -152,7 +152,7 @@ func checkRedefined(t *testing.T, p *profile.Profile, pause time.Duration, early
 	for _, s := range p.Sample {
 		n, stack := s.Value[0], functions(s)
 		if !slices.ContainsFunc(stack, isWorkers) {
-			continue // of another thread
+			continue // a sample of another thread
 		}
 		all += n
 		fault := judgeHot(stack)

@@ -78,7 +78,7 @@ func wildPage(t *testing.T) {
 			}
 		}
 	})
-	// in which it writes: the test is about how much, and no condition says that
+	// The guest writes meanwhile: the test is about how much, and no condition says that.
 	time.Sleep(time.Duration(times(5, 300)) * time.Second)
 	recorded := calleesOf(download(t, fmt.Sprintf("%s/profiles/calls?seconds=5&pid=%d", url, sound.Pid())))
 	cancel()

@@ -43,8 +43,8 @@ func readDecisions(text string) decisions {
 // the same run, and of the runtime in another one.
 type agreement struct {
 	agent, runtime int
-	// shares of what the compiler made of the runtime's profile that it also made of the agent's,
-	// and of the other one
+	// same and again are shares of what the compiler made of the runtime's profile that it also
+	// made of the agent's, and of the other one.
 	same, again float64
 }
 

@@ -31,7 +31,7 @@ func main() { harness.Main("gopgo", run) }
 type bench struct {
 	agent  profiler.Agent
 	dir    string
-	root   string // of the repository
+	root   string // root of the repository
 	inputs []string
 	short  bool
 	out    io.Writer

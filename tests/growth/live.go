@@ -17,8 +17,8 @@ const Rate = 999
 // A Watched is what an agent used while it recorded processes. Garbage collection is part of it.
 type Watched struct {
 	Start   time.Duration // CPU time until it samples: loading programs, finding VMs
-	First   Phase         // of a sample in the first window, which names what is running, and is closed
-	Then    Phase         // of a sample in the second window
+	First   Phase         // cost of a sample in the first window, which names what is running, and is closed
+	Then    Phase         // cost of a sample in the second window
 	Close   time.Duration // CPU time of closing that
 	Heap    uint64        // bytes that live in the agent's heap at its end
 	Sampled int           // processes with samples in the second window

@@ -19,27 +19,27 @@ import (
 
 // A Load is what a replay has an agent record.
 type Load struct {
-	Samples int // in addition to one of each stack
+	Samples int // samples in addition to one of each stack
 	Stacks  int // distinct ones
 	Methods int // compiled ones, of one process
-	CPUs    int // that tick in turn, each in a thread of its own
+	CPUs    int // CPUs that tick in turn, each in a thread of its own
 }
 
 // A Cost is what the agent used for a replay. CPU time and allocations are those of the whole
 // process, without the writer of the records.
 type Cost struct {
-	Name  Phase  // of a method, when it is first seen: reading the map of methods is included
-	New   Phase  // of the first sample of a stack
-	Known Phase  // of a sample of a stack that the window has
-	Close Phase  // of a context in the window, when that is closed
+	Name  Phase  // cost of a method, when it is first seen: reading the map of methods is included
+	New   Phase  // cost of the first sample of a stack
+	Known Phase  // cost of a sample of a stack that the window has
+	Close Phase  // cost of a context in the window, when that is closed
 	Heap  uint64 // bytes that live in the agent's heap when the window has everything
 }
 
 // A Phase is the cost of one of many.
 type Phase struct {
 	Of     int
-	CPU    time.Duration // of all together
-	Allocs uint64        // of all together
+	CPU    time.Duration // sum over all
+	Allocs uint64        // sum over all
 }
 
 // Each returns the CPU time of one, in ns.
@@ -51,7 +51,7 @@ func (p Phase) AllocsEach() float64 { return float64(p.Allocs) / float64(max(p.O
 // Replay has an agent in this process receive generated records, by way of its ring. It samples
 // nothing itself.
 func Replay(ctx context.Context, l Load) (Cost, error) {
-	runtime.LockOSThread() // whose CPU time is the writer's
+	runtime.LockOSThread() // The thread's CPU time is the writer's.
 	defer runtime.UnlockOSThread()
 	before := live()
 	c, err := replayWith(ctx, l, before)

@@ -59,7 +59,7 @@ type writer struct {
 	memory        *ebpf.Memory
 	program       *ebpf.Program
 	size          int
-	buffer        []byte // of records that are to be written
+	buffer        []byte // records that are to be written
 }
 
 // newWriter returns a writer to the ring of the agent in this process. The caller closes it.

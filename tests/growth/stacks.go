@@ -15,7 +15,7 @@ import (
 
 const (
 	depth  = 24 // frames of a stack, as Xalan has
-	varied = 6  // of those, the innermost ones, which differ from stack to stack
+	varied = 6  // innermost frames of those, which differ from stack to stack
 	// codeSize is the size of a compiled method.
 	codeSize = 64
 )
@@ -25,7 +25,7 @@ const (
 type program struct {
 	methods int
 	code    []byte // memory that may be executed
-	path    string // of the map
+	path    string // path of the map
 	id      foldtest.Identity
 }
 
@@ -76,7 +76,7 @@ type stacks struct {
 	count      int
 	cpus       int
 	base       int // stacks are numbers of varied digits to this base: a digit is a callee
-	stride     int // from one sample's stack to the next one's, among those of a CPU
+	stride     int // step from one sample's stack to the next one's, among those of a CPU
 	record     bpf.ProfileSample
 	recordSize int
 }

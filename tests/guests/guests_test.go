@@ -70,7 +70,7 @@ func tryProgram(t *testing.T, jdk jvm.JDK, program Program) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// of every kind would take long: Churn does ever new kinds of work
+	// Work of every kind would take long: Churn does ever new kinds of it.
 	some := func(truth Truth) bool { return truth.CPU > 0 }
 	truth, err := guest.await(t.Context(), time.Now(), some)
 	if err != nil {

@@ -21,7 +21,7 @@ const (
 
 // A Truth is a guest's measurements of itself.
 type Truth struct {
-	CPU    time.Duration // of all workers
+	CPU    time.Duration // CPU time of all workers
 	Claims []Claim
 	Depths []Depth
 	Unders []Under

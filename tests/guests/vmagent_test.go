@@ -74,7 +74,7 @@ func TestVMCountdown(t *testing.T) {
 // A VM's own check is shared with the agent: neither misses what is for it, whoever comes and goes
 // meanwhile.
 func TestVMShared(t *testing.T) {
-	const calls = 401 // of an iteration of the adversary
+	const calls = 401 // calls in an iteration of the adversary
 	vm := theVM(t)
 	l := listen(t)
 	r := vm.start(t, VMOptions{Program: "adversary", Yields: 10_000, Socket: l.path})

@@ -45,7 +45,7 @@ func BenchmarkVMCheck(b *testing.B) {
 				skips = append(skips, float64(segment(b, armed, iterations).CPU))
 			}
 			calls := armed.graph(b).Total() / float64(len(bares))
-			b.ReportMetric(0, "ns/op") // of six guests: meaningless
+			b.ReportMetric(0, "ns/op") // a number for six guests: meaningless
 			b.ReportMetric(median(bares)/calls, "ns/call")
 			b.ReportMetric(median(nops)/median(bares), "nop/bare")
 			b.ReportMetric(median(checks)/median(bares), "check/bare")

@@ -67,7 +67,7 @@ func listen(t testing.TB) *listener {
 // A peer is the agent's side of one connection, without a kernel side: the test arms slots by hand.
 type peer struct {
 	conn    *net.UnixConn
-	pid     int32 // of the guest
+	pid     int32 // process ID of the guest
 	runtime string
 	page    []byte
 

@@ -19,12 +19,12 @@ type VMOptions struct {
 	Threads int  // 0: as many as the program wants
 	NoCheck bool // methods do not check whether they are sampled, so they never are
 	Padded  bool // likewise, but with a NOP as long as the check in its place
-	// methods begin with the VM's own yieldpoint, which the agent shares; this many times a second
-	// a timer wants each thread to yield
+	// Yields is how many times a second a timer wants each thread to yield: methods begin with the
+	// VM's own yieldpoint, which the agent shares.
 	Yields int
 	Shared bool   // likewise, even if the timer never does
 	Exact  bool   // count every call while running, instead of multiplying the calls of an iteration
-	Socket string // of the agent, empty for the usual one
+	Socket string // socket of the agent, empty for the usual one
 }
 
 // VMPrograms returns the names of the programs, as vm/programs.c has them.
@@ -42,9 +42,9 @@ type VMRun struct {
 
 // A Segment is the result of one order to run.
 type Segment struct {
-	Iterations uint64 // of all threads
+	Iterations uint64 // sum over all threads
 	CPU, Wall  time.Duration
-	Checksum   string // of all results since the guest was started
+	Checksum   string // checksum of all results since the guest was started
 }
 
 // Start starts a guest. It ends when ctx is done.

@@ -94,5 +94,6 @@ func (r *VMRun) pageVariable() (int64, error) {
 // Sampled reports whether the agent that the guest is connected to has armed one of its threads.
 func (r *VMRun) Sampled() (bool, error) {
 	slots, err := r.Slots()
-	return slices.ContainsFunc(slots, func(s VMSlot) bool { return s.Stride != 0 }), err // which stays after a burst
+	// The slots stay after a burst.
+	return slices.ContainsFunc(slots, func(s VMSlot) bool { return s.Stride != 0 }), err
 }

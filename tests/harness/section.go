@@ -42,7 +42,7 @@ type Job[E any] struct {
 
 // An Outcome is what was measured.
 type Outcome struct {
-	Tables []Table // of the section's markers, in their order; some may be missing
+	Tables []Table // tables of the section's markers, in their order; some may be missing
 	Failed bool    // something is further from the truth than its tolerance
 }
 

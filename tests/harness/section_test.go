@@ -51,7 +51,7 @@ func TestRun(t *testing.T) {
 	choice := func(pattern string) Choice { return Choice{Run: regexp.MustCompile(pattern)} }
 	for name, tt := range map[string]struct {
 		choice Choice
-		golden string // of the page; empty: it is not updated
+		golden string // golden file of the page; empty: it is not updated
 		ok     bool
 	}{
 		"everything":       {choice("."), "whole.md", false},

@@ -104,7 +104,7 @@ func wayOf(away events.OffCPU, offCPU, wall, cut []events.Row, root string) way 
 // which says nothing of the JDK.
 const (
 	cutByTime = "[… cut: time]"
-	mostSlow  = 0.1 // of the waits
+	mostSlow  = 0.1 // share of the waits
 )
 
 // sampled is the standard deviation of the time of rows: those of waits that stand for more than

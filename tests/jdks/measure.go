@@ -30,7 +30,7 @@ type result struct {
 	cell
 	absent   string // why this JVM cannot run so, in its own words
 	untried  bool
-	err      error // of what should have worked
+	err      error // error of what should have worked
 	verdicts []verdict
 	ways     []way
 }
@@ -46,12 +46,12 @@ var memory = []string{"-Xms1g", "-Xmx1g"}
 // How much the programs do: some two seconds each.
 const (
 	threads     = 2
-	workMillis  = 1500 // of each thread
+	workMillis  = 1500 // milliseconds of each thread's work
 	objects     = 1_200_000
 	waiters     = 4
 	waitRounds  = 2000
 	frequency   = 1999
-	warmupShare = 10 // of that, before it is recorded
+	warmupShare = 10 // one part in so many of the work is done before it is recorded
 )
 
 // try runs the cell's programs in JVMs of their own, and records each.

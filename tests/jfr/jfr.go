@@ -76,8 +76,8 @@ type printed struct {
 			Values struct {
 				StartTime  time.Time `json:"startTime"`
 				Duration   string    `json:"duration"`      // ISO 8601: PT0.001S
-				Sampled    thread    `json:"sampledThread"` // of ExecutionSample
-				Of         thread    `json:"eventThread"`   // of CPUTimeSample
+				Sampled    thread    `json:"sampledThread"` // thread of ExecutionSample
+				Of         thread    `json:"eventThread"`   // thread of CPUTimeSample
 				StackTrace *struct {
 					Frames []struct {
 						Type   string `json:"type"`

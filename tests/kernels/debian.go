@@ -19,7 +19,7 @@ import (
 // A kernelPackage is one Debian package of a kernel. It is fetched and unpacked, never installed.
 type kernelPackage struct {
 	Name    string // linux-image-6.1.0-56-cloud-amd64
-	Version string // of the package, not of the kernel: 6.1.192-2
+	Version string // version of the package, not of the kernel: 6.1.192-2
 }
 
 // newest is the series of the newest kernel that Debian has.

@@ -74,10 +74,10 @@ func main() {
 type rig struct {
 	Series   string   // comma-separated
 	Patterns []string // packages; nil means all
-	Cache    string   // of kernels
+	Cache    string   // directory of kernels
 	JDKs     string   // comma-separated versions, for live tests
-	Only     string   // which tests
-	Skip     string   // which not
+	Only     string   // tests to run
+	Skip     string   // tests to skip
 	Limit    time.Duration
 	Observed string // file
 	Verbose  bool
@@ -169,9 +169,9 @@ func (r *rig) setDefaults() error {
 
 // A boot is the output of a machine.
 type boot struct {
-	Console string // of its kernel
-	Results string // of the tests
-	Err     error  // of the machine: it did not start, or had to be stopped
+	Console string // console output of its kernel
+	Results string // results of the tests
+	Err     error  // error of the machine: it did not start, or had to be stopped
 }
 
 func (r *rig) boot(ctx context.Context, series string, m machine, dir string) boot {

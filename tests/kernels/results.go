@@ -10,7 +10,7 @@ import (
 
 // A report is a guest's report on itself and its steps.
 type report struct {
-	Release string // of the kernel; empty if the guest never came up
+	Release string // release of the kernel; empty if the guest never came up
 	Boot    string // seconds until init ran, on the guest's clock
 	Steps   []step
 	Done    bool // the guest reached its end

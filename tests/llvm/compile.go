@@ -115,7 +115,7 @@ type counts struct {
 	Loops            map[loopID]count
 	Truth            map[int]uint64 // iterations by the line of their loop
 	Started, Stopped uint64         // timers
-	Output           string         // of the program
+	Output           string         // output of the program
 }
 
 // runCounted runs a program that was linked with testdata/runtime.c.

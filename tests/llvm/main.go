@@ -32,11 +32,11 @@ const docs = "docs/auditing.md"
 // A bench has what the section needs.
 type bench struct {
 	*compiler
-	root   string // of the repository
+	root   string // root of the repository
 	input  string
 	rounds int
 	agent  profiler.Agent
-	length string // of an audit, seconds
+	length string // length of an audit, seconds
 	out    io.Writer
 }
 

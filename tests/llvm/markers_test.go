@@ -186,8 +186,8 @@ func TestBlocks(t *testing.T) {
 			missing := 0
 			for id, n := range truth.Loops {
 				if filepath.Base(table[id].File) != filepath.Base(file) {
-					// of a library, which has the function, too: where it is not inlined, markers
-					// are not executed
+					// It belongs to a library, which has the function, too: where it is not
+					// inlined, markers are not executed.
 					continue
 				}
 				switch of := got.Loops[id]; {

@@ -14,11 +14,11 @@ import (
 
 // A program is a real one, compiled from the sources of a Debian package.
 type program struct {
-	name    string   // of the package
+	name    string   // name of the package
 	files   []string // patterns
 	without []string // base names that the patterns match and that are not part of it
-	flags   []string // of the compiler; $SRC is the sources' directory
-	args    []string // of a run; $INPUT is a file of text, $SCRIPT the program's script
+	flags   []string // flags of the compiler; $SRC is the sources' directory
+	args    []string // arguments of a run; $INPUT is a file of text, $SCRIPT the program's script
 	script  string
 	stdin   bool // reads the input there
 }

@@ -30,7 +30,7 @@ type speedup struct {
 type finding struct {
 	percent, within float64
 	verdict         string // faster, slower, the same, undecided
-	timings         string // of both versions until the verdict
+	timings         string // timings of both versions until the verdict
 	perturb         string // scores of both versions: sections 6.1 and 6.2 of the paper
 	converge        string
 }

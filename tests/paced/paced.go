@@ -34,7 +34,7 @@ var ErrNoCompiler = errors.New("a guest in C needs gcc")
 // An Order is work for a guest.
 type Order struct {
 	Units      int
-	Length     time.Duration // of a unit
+	Length     time.Duration // length of a unit
 	Rate       int           // units a second
 	OwnThreads bool          // each unit has a thread of its own
 }
@@ -119,7 +119,7 @@ func (g *Guest) Close() error {
 // A Measured is what a profile says of a guest.
 type Measured struct {
 	Samples int64         // with Unit on their stacks, or all
-	CPU     time.Duration // of these
+	CPU     time.Duration // CPU time of these samples
 }
 
 // Of adds up the samples of a profile that have a function on their stacks; "" is all.

@@ -14,7 +14,7 @@ import (
 // A Call is an edge of a program's call graph.
 type Call struct {
 	Caller, Callee string // "Class::method", "function"
-	Line           int    // of the call
+	Line           int    // line of the call
 }
 
 // Truth returns how often Known makes each call in one round. The lines of the program say so

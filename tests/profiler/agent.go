@@ -39,7 +39,7 @@ type Recording struct {
 // An AgentRun is an agent that records.
 type AgentRun struct {
 	*Run
-	dir  string         // of its files, removed with them
+	dir  string         // directory of its files, removed with them
 	says map[string]int // what it prints once it has attached to its target, and how often
 	tick bool           // it samples at the kernel's tick, for which it has no perf event
 }

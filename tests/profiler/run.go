@@ -26,7 +26,7 @@ import (
 
 // Options say what a profiler is to do.
 type Options struct {
-	PID       int           // of the target; 0: the whole machine
+	PID       int           // process ID of the target; 0: the whole machine
 	Frequency int           // samples a second; 0: the agent's choice
 	Duration  time.Duration // 0: until it is stopped
 	Extra     []string      // further arguments for the agent

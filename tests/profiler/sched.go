@@ -26,7 +26,7 @@ type ThreadTime struct {
 	Name     string
 	TID, PID int
 	Wait     time.Duration // off the CPU
-	Delay    time.Duration // of that, on a run queue after it was woken
+	Delay    time.Duration // part of Wait on a run queue, after it was woken
 	Run      time.Duration // on a CPU
 }
 

@@ -20,7 +20,7 @@ type Stats struct {
 	JavaFrames  uint64            `json:"java_frames"`       // in all of them
 
 	BPFTime     time.Duration `json:"bpf_ns_total"` // in the sampling program, all samples
-	BPFJavaTime time.Duration `json:"bpf_ns_java"`  // of JavaSamples alone
+	BPFJavaTime time.Duration `json:"bpf_ns_java"`  // time of JavaSamples alone
 	RingBytes   uint64        `json:"ring_bytes"`
 
 	CPUSeconds float64 `json:"agent_cpu_seconds"`
@@ -38,7 +38,8 @@ type EventStats struct {
 	Attempted, Delivered, Folded uint64
 	Dropped, Discarded           map[string]uint64 // by cause
 	Hits                         uint64            // executions of probes
-	// times that threads came back to a CPU, and those of them that were not drawn for a record
+	// Waits and WaitsThinned count the times that threads came back to a CPU, and those of them
+	// that were not drawn for a record.
 	Waits, WaitsThinned uint64
 	Cost                time.Duration // CPU time of guests that they took, as the agent reckons
 }

@@ -48,7 +48,7 @@ type service struct {
 	name  string
 	what  string
 	least int      // the oldest JDK that can run it
-	flags []string // of the JVM
+	flags []string // flags of the JVM
 }
 
 var services = []service{
@@ -142,9 +142,9 @@ type result struct {
 	unit      string
 	truth     float64
 	printed   float64
-	low, high float64 // of the printed interval; calls have one of their own
-	// ns that the probes of locks took: waits that a service times itself include it, recorded ones
-	// do not
+	low, high float64 // bounds of the printed interval; calls have one of their own
+	// probes is how many ns the probes of locks took. Waits that a service times itself include it,
+	// recorded ones do not.
 	probes float64
 	said   bool // the report says that there are too few draws for an interval, or that it lacks such calls
 	status string
@@ -240,8 +240,8 @@ func (s *service) measure(
 // A kind is a total to compare.
 type kind struct {
 	name   string
-	file   string // of the recording
-	column string // of values
+	file   string // file of the recording
+	column string // column of values
 	under  string // the method below which they count; "" for all
 	ledger int    // column of the service's accounts
 	unit   string

@@ -10,7 +10,7 @@ import (
 // A Program is one program of the suite.
 type Program struct {
 	Name     string   // its class in java/suite
-	Packages []string // of Debian
+	Packages []string // packages of Debian
 	Jars     []string // patterns in /usr/share/java, without .jar; the first one is the program's own
 
 	// Warmup is how many iterations it takes until they cost about the same.

@@ -40,7 +40,7 @@ type Guest struct {
 	*jvm.Guest
 	program  Program
 	small    bool
-	checksum uint64 // of the first iteration
+	checksum uint64 // checksum of the first iteration
 	ran      bool
 }
 

@@ -26,10 +26,10 @@ var source []byte
 // A Guest does what it is ordered to, line by line.
 type Guest struct {
 	cmd   *exec.Cmd
-	dir   string // of its files, or ""
+	dir   string // directory of its files, or ""
 	in    io.WriteCloser
 	out   *bufio.Scanner
-	Pairs int // of threads, one for each CPU; 0 of messaging
+	Pairs int // pairs of threads, one for each CPU; 0 for messaging
 }
 
 // StartPairs starts pairs of threads that hand a byte to each other. An order is how many
@@ -110,7 +110,7 @@ func (g *Guest) Order(order string) error {
 // CPUTime is what the guest has used, with its children that have ended.
 func (g *Guest) CPUTime() (used time.Duration, err error) {
 	const (
-		first = 11 // of the fields behind the name: utime, stime, cutime, cstime
+		first = 11 // index of the first of these fields behind the name: utime, stime, cutime, cstime
 		tick  = time.Second / 100
 	)
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", g.PID()))

@@ -25,7 +25,7 @@ type methodRef struct {
 // A calling is what is known of a method that can make calls. Only resolutions that are missing are
 // read again.
 type calling struct {
-	epoch               uint32 // in which it was last seen to be what it is
+	epoch               uint32 // epoch in which it was last seen to be what it is
 	seen                int    // how many times, in that epoch
 	function, signature string
 	lines               *method // with the line table; nil until Names reads it

@@ -21,7 +21,7 @@ type Class struct {
 
 // A Field is a field of a Java class.
 type Field struct {
-	Class  string // that declares it
+	Class  string // class that declares it
 	Name   string
 	Type   string // in the form of Class.Name
 	Offset uint32 // bytes from the object's start; of a static field from that of the java.lang.Class

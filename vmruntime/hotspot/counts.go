@@ -14,7 +14,7 @@ import (
 type counting struct {
 	*calling
 	method   uint64
-	pointer  uint64 // to its MethodData, 0 if there is none
+	pointer  uint64 // pointer to its MethodData, 0 if there is none
 	counters uint64 // MethodCounters
 	before   uint64 // invocations that those have
 	object   []byte // the MethodData, if it has one that makes sense

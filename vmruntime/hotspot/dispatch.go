@@ -10,7 +10,7 @@ import (
 type dispatch struct {
 	klass uint64
 	calldata.Resolution
-	callee methodRef // if that is not resolved
+	callee methodRef // method that is called, if that is not resolved
 }
 
 // dispatch asks where a call goes for a class of receivers.

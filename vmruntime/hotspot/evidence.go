@@ -22,7 +22,7 @@ const maxScannedCode = 1 << 20
 // What could not be read is nil.
 type evidence struct {
 	safepoints   map[int32]bool // by offset
-	instructions []byte         // if they may be searched
+	instructions []byte         // instructions of the code, if they may be searched
 	checks       []byte         // its table of implicit null checks
 }
 
@@ -114,11 +114,11 @@ func (p *Process) safepoints(header []byte) (map[int32]bool, error) {
 }
 
 const (
-	// bytes of an ImmutableOopMapPair (src/hotspot/share/compiler/oopMap.hpp): pc offset, offset of
-	// the map
+	// oopMapPair is the size of an ImmutableOopMapPair in bytes
+	// (src/hotspot/share/compiler/oopMap.hpp): pc offset, offset of the map.
 	oopMapPair = 8
-	// bytes in an ImplicitExceptionTable (src/hotspot/share/code/exceptionHandlerTable.hpp):
-	// offset, where to
+	// implicitPair is the size of a pair in an ImplicitExceptionTable in bytes
+	// (src/hotspot/share/code/exceptionHandlerTable.hpp): offset, where to.
 	implicitPair = 8
 )
 
@@ -199,7 +199,7 @@ func (p *Process) findTrap(called []uint64) error {
 		if p.trap != 0 {
 			return nil
 		}
-		// all stubs are there, but for few that are made late
+		// All stubs are there, but for few that are made late.
 		if p.codeCache.HeapOf(addr) != p.codeCache.HeapOf(p.layout.Interpreter.Low) {
 			continue
 		}

@@ -89,7 +89,7 @@ type ThreadLayout struct {
 	// UpcallStub, a CodeBlob: 32 bits, where its frame has a FrameData, from the stack pointer; 0
 	// if unknown
 	UpcallData   uint32
-	UpcallBehind bool   // that is behind a reference, which is at UpcallData or 8 bytes on
+	UpcallBehind bool   // FrameData is behind a reference, which is at UpcallData or 8 bytes on
 	UpcallAnchor uint32 // FrameData: the JavaFrameAnchor of the Java frames before
 }
 

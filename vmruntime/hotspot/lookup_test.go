@@ -18,7 +18,7 @@ type patient struct {
 	mem   *vmtest.Memory
 	epoch uint32
 	site  vmruntime.Site // a return address in code with inlined methods
-	blob  codecache.Blob // which it is in
+	blob  codecache.Blob // blob that it is in
 }
 
 func newPatient(t *testing.T, name string) *patient {

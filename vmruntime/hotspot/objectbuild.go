@@ -64,7 +64,7 @@ func (p *Process) readObjectLayout() (flags vmstructs.FlagValues, l javaheap.Obj
 		MonitorOwner:          s.monitorOwner.Offset,
 		MonitorObjectIsHandle: p.version.monitorHandles(),
 	}
-	// then old JDKs do not set the bounds, so that they are anything: let each buffer be empty
+	// Then old JDKs do not set the bounds, so that they are anything: let each buffer be empty.
 	if _, known := flags["UseTLAB"]; known && !flags.On("UseTLAB") {
 		l.TLABTop, l.TLABEnd = l.TLABStart, l.TLABStart
 	}

@@ -373,7 +373,7 @@ func (g *objectsGuest) testMonitor(t *testing.T) {
 		if err == nil && l.MonitorObjectIsHandle {
 			object, err = g.p.handle(object)
 		}
-		// each view has another address
+		// Each view has another address.
 		if mask := l.Heap.Low - 1; l.Heap.Collector == javaheap.CollectorZ && !l.OopIsColoured {
 			object, start = object&mask, start&mask
 		}

@@ -188,7 +188,7 @@ func TestObjectsStale(t *testing.T) {
 	if _, err := p.Klass(klass, 1); err != vmruntime.ErrStale {
 		t.Errorf("class of an epoch that is over: %v", err)
 	}
-	// another class has no name there
+	// Another class has no name there.
 	clear(p.memory.Mem.(*vmstructs.Weave).Memory.(*vmtest.Memory).At(p.schema.object.name.At(klass), 8))
 	if class, err := p.Klass(klass, 2); err == nil {
 		t.Errorf("a class of the epoch before: %+v", class)

@@ -51,8 +51,8 @@ func TestReadOn(t *testing.T) {
 		name   string
 		change func()
 		want   string // names at 0x1000, 0x2000
-		bytes  int    // that are read
-		epochs uint32 // that it begins
+		bytes  int    // bytes that are read
+		epochs uint32 // epochs that it begins
 	}{
 		{"first", func() { write(t, path, "1000 10 a\n", 0) }, "a", 10, 1},
 		{"unchanged", func() {}, "a", 0, 0},

@@ -22,7 +22,7 @@ const (
 	Uninterruptible = "uninterruptible" // likewise, not even for a signal: the kernel's state D
 	Runnable        = "runnable"        // it waits for a CPU
 	Throttled       = "throttled"       // likewise, as its cgroup has used up its quota
-	Stopped         = "stopped"         // by a signal, a tracer or a freezer
+	Stopped         = "stopped"         // stopped by a signal, a tracer or a freezer
 )
 
 // Running is the state, and the cause, of time in which a thread used a CPU.
@@ -31,7 +31,7 @@ const Running = "running"
 // Causes of waits. Runnable, throttled and stopped threads have their state as the cause.
 const (
 	Sleep      = "sleep"       // for a time
-	Monitor    = "monitor"     // to enter a Java monitor
+	Monitor    = "monitor"     // entry into a Java monitor
 	Lock       = "lock"        // a lock or semaphore of java.util.concurrent
 	Wait       = "wait"        // Object.wait
 	Park       = "park"        // LockSupport.park for anything but a lock: a condition, a queue, a future
@@ -259,7 +259,7 @@ func Of(state, thread string, stack []symbol.Symbol, enters bool) (cause string,
 			return Monitor, inner
 		}
 		return VMCall, inner
-	// a wrapper of Thread.sleep or of Object.wait, or any other Java code
+	// It is a wrapper of Thread.sleep or of Object.wait, or any other Java code.
 	case cause == Futex && calledBy(stack[kernel:]) == unnamedCode:
 		return Unknown, inner
 	case (cause == Futex || cause == Sleep) && ofVM(thread):

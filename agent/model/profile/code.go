@@ -108,7 +108,8 @@ func (p *Process) ByCode(period time.Duration) (sum [CodeKinds]float64) {
 		default:
 			sum[CodeOf(t.UnseenIn.Value().Kind)] += float64(t.Unseen)
 		}
-		// by node: the stack has code of the guest. Parents come before their children
+		// guest says, by node, whether the stack has code of the guest. Parents come before their
+		// children.
 		guest := make([]bool, t.Tree.Len()+1)
 		for id, n := range t.Tree.Nodes() {
 			if id != cct.Root {

@@ -122,8 +122,8 @@ const DrawSquares = 2
 
 // Values of EventLabels.Value of OffCPU and Wall, "" for time that is exact.
 const (
-	// every short wait was drawn, or every sample taken, by itself: so the sum of the rows is an
-	// estimate, too
+	// Drawn says that every short wait was drawn, or every sample taken, by itself: so the sum of
+	// the rows is an estimate, too.
 	Drawn   = "drawn"
 	Divided = "divided" // the scheduler counted the sum of a thread's rows; the draws say in which parts it is divided
 )

@@ -11,7 +11,7 @@ import (
 // counters, the scheduler's accounts, the life of threads and the time for which probes were
 // attached are its sources.
 type Extent struct {
-	// to which profile it belongs: SubjectCPU, SubjectCalls, or EventKind.String
+	// Subject is the profile that it belongs to: SubjectCPU, SubjectCalls, or EventKind.String.
 	Subject string  `json:"subject"`
 	What    string  `json:"what"`             // what is measured, in the plural: "allocated bytes"
 	Unit    string  `json:"unit"`             // unit of the amounts, in pprof's words: "bytes", "nanoseconds", "count"

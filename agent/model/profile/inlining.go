@@ -12,11 +12,13 @@ type Inlining struct {
 
 // InlineLimits are HotSpot's flags of that name; 0 where the VM does not have one.
 type InlineLimits struct {
-	// bytes of bytecode: larger methods are not inlined, however hot
+	// FreqInlineSize is bytes of bytecode: larger methods are not inlined, however hot.
 	FreqInlineSize int `json:"freq_inline_size,omitempty"`
-	// bytes of machine code: nor are methods whose own code is larger
+	// InlineSmallCode is bytes of machine code: methods whose own code is larger are not inlined,
+	// either.
 	InlineSmallCode int `json:"inline_small_code,omitempty"`
-	// share of a class from which a call with three or more is guarded
+	// TypeProfileMajorReceiverPercent is the share of a class from which a call with three or more
+	// is guarded.
 	TypeProfileMajorReceiverPercent int `json:"major_receiver,omitempty"`
 }
 

@@ -6,7 +6,7 @@ import "time"
 // the window.
 type Lanes struct {
 	Step    time.Duration
-	Steps   int      // in the window; the last may be longer than what is left of it
+	Steps   int      // steps in the window; the last may be longer than what is left of it
 	Causes  []string // running, runnable, socket, …: see package cause. Parts refer to them
 	Threads []Lane   // the busiest first
 	LeftOut int      // threads without a lane

@@ -18,7 +18,7 @@ type PartNote struct {
 	Kind        EventKind
 	Least, Most float64 // observed share of the time, 0 to 1, in the windows that had less than all
 	Windows     int     // number of these windows
-	Why         string  // in the window of Least
+	Why         string  // reason in the window of Least
 }
 
 // String is the sentence:

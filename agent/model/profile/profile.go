@@ -43,7 +43,7 @@ type Process struct {
 	VM         string // the runtime's version for display, or ""
 	Service    string // systemd unit, application of a JVM, container id or comm: the bounded name for metrics
 	Executable symbol.Mapping
-	Labels     []Label  // that the user gave it, by name, each once
+	Labels     []Label  // labels that the user gave it, by name, each once
 	Notes      []string // what a reader of this process's part must know
 	// Extents say how much there was to observe and how much of it was, one for each subject for
 	// which that is known.

@@ -16,7 +16,7 @@ type SlowCall struct {
 	Start  time.Time
 	Length time.Duration
 	End    CallEnd
-	Parts  []SlowPart // which add up to Length
+	Parts  []SlowPart // parts that add up to Length
 }
 
 // A CallEnd is how an invocation ended.
@@ -24,7 +24,7 @@ type CallEnd uint8
 
 const (
 	CallReturned CallEnd = iota
-	CallUnwound          // by an exception, or its return was not seen: it took no longer than Length
+	CallUnwound          // ended by an exception, or its return was not seen: it took no longer than Length
 	CallRunning          // it had not ended when the recording did
 )
 

@@ -34,13 +34,15 @@ type Stats struct {
 	Services       map[string]int   // gauge: live processes, by Process.Service; keys are hostile text
 	Workloads      map[Workload]int // gauge: live processes, by where they run; hostile text
 	ThreadsRefused uint64           // counter: Java threads that did not fit into the map of threads
-	// counter: ends of Java threads that were not reported; what they allocated last is in no total
+	// ThreadEndsLost counts the ends of Java threads that were not reported; what they allocated
+	// last is in no total.
 	ThreadEndsLost   uint64
 	ProcessesRefused uint64 // counter: selected processes that did not fit into the map of processes
 	Quarantined      int    // gauge: processes left alone for a while because a read hung or failed
 	StuckReads       int    // gauge: reads of targets that exceeded their deadline and have not returned yet
 	Reads            uint64 // counter: successful reads of targets
-	// counter: failed reads of targets, by cause: gone, denied, timeout, malformed, …
+	// ReadFailures counts the failed reads of targets, by cause: gone, denied, timeout, malformed,
+	// …
 	ReadFailures map[string]uint64
 
 	// Failures counts panics of the agent while it handled a process, by stage. Each panic costs
@@ -50,8 +52,8 @@ type Stats struct {
 	// Names.
 	Frames    uint64 // counter: resolved frames; frames that are cached from earlier samples are not counted
 	CodeLoads uint64 // counter: compilations that processes announced
-	// counter: announcements of code and processes that did not fit into the ring, or had no
-	// scratch space
+	// EventsDropped counts the announcements of code and processes that did not fit into the ring,
+	// or had no scratch space.
 	EventsDropped uint64
 	Redefined     uint64 // counter: methods that were found to be other methods than before, as classes were redefined
 	MethodMaps    int    // gauge: entries in the method maps of all processes

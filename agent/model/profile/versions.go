@@ -11,7 +11,7 @@ type Version struct {
 	// known any more
 	EntryBCI   int
 	Size       uint32 // bytes of its code, with the stubs behind it; 0 if that was not found out
-	Method     string // that was compiled
+	Method     string // method that was compiled
 	SystemName string // system name of the method, with its signature
 	// Since is when the VM announced it. If Seen, it did not: it was there by then.
 	Since time.Duration
@@ -22,7 +22,8 @@ type Version struct {
 	InUse, Until time.Duration
 	Inlined      []string // methods that were compiled into it
 	Traps        []Trap   // counted in its methods while it was in use, most first
-	// how many optimised compilations of the method were given up by then; -1 if that is not known
+	// Decompiles is how many optimised compilations of the method were given up by then; -1 if that
+	// is not known.
 	Decompiles int
 }
 

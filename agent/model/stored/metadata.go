@@ -33,7 +33,7 @@ type Metadata struct {
 	Calls    []CallTotal `json:"calls,omitempty"`    // one for each engine, basis and rate
 	// Contexts has each process and window of which not every stack was walked.
 	Contexts []ProcessContexts `json:"contexts,omitempty"`
-	// what is missing because values are whole numbers of 63 bits
+	// Rounding is what is missing because values are whole numbers of 63 bits.
 	Rounding []Rounding `json:"rounding,omitempty"`
 	Notes    []Note     `json:"notes,omitempty"`    // profile.Process.Notes, each once
 	Versions []Version  `json:"versions,omitempty"` // versions of the code of all processes: see VersionOf

@@ -29,7 +29,7 @@ import (
 
 // A Cost is what one key cost in one window.
 type Cost struct {
-	Amount  float64 // in the unit of the values, such as nanoseconds; at least 0
+	Amount  float64 // amount in the unit of the values, such as nanoseconds; at least 0
 	Samples float64 // how many samples the amount was estimated from; 0 if it is exact
 }
 
@@ -97,7 +97,7 @@ type series struct {
 }
 
 type cell struct {
-	window int // in the order of the plan
+	window int // index of the window in the order of the plan
 	amount float64
 }
 

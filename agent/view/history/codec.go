@@ -268,7 +268,7 @@ func (c *codec) definitions(strings, frames int) {
 	}
 	if !c.reads {
 		for _, f := range t.frames[frames:] {
-			// the strings of windows come before those of frames: smaller numbers are shorter
+			// The strings of windows come before those of frames: smaller numbers are shorter.
 			next = append(next, f.with(t.placeString))
 		}
 		added = t.strings[strings:]

@@ -84,7 +84,7 @@ func TestTornTails(t *testing.T) {
 			t.Fatalf("cut at byte %d: %d bytes cut, want %d", n, got, want)
 		}
 	}
-	// pages that the disk never got
+	// The disk never got these pages.
 	if got := check("zeros", append(bytes.Clone(whole), make([]byte, 5000)...), 0, false); got != 5000 {
 		t.Errorf("%d bytes cut", got)
 	}
@@ -393,7 +393,7 @@ func TestBusy(t *testing.T) {
 	}
 	ctx, stop := context.WithCancel(t.Context())
 	stop()
-	if err := r.Run(ctx); err != nil { // which writes what waits
+	if err := r.Run(ctx); err != nil { // It writes what waits.
 		t.Error(err)
 	}
 	if n := r.Stats(); n.Windows != queued {

@@ -21,7 +21,7 @@ import (
 type failingDisk struct {
 	open  string         // the name of a file that cannot be opened
 	read  string         // the name of a file that cannot be read
-	after int64          // from that byte on
+	after int64          // first byte that cannot be read
 	tried map[string]int // how often files were opened
 }
 
@@ -262,7 +262,7 @@ func TestIrremovable(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.Close()
-	r.reopen(t, Options{}) // which finds a directory, and leaves it alone
+	r.reopen(t, Options{}) // It finds a directory, and leaves it alone.
 	if got := len(r.segments); got != 2 {
 		t.Fatalf("%d segments", got)
 	}

@@ -31,7 +31,7 @@ func (s *Store) tidy() {
 		switch to := s.levelOf(ages[i]); {
 		case s.open != nil && s.open.segment == g:
 		case ages[i] > s.o.Keep:
-			_ = s.remove(g, RemovedAge) // which counts and logs what fails, and is tried again
+			_ = s.remove(g, RemovedAge) // It counts and logs what fails, which is tried again.
 		case due == nil && to > g.level && !g.stale() && s.added >= g.retry:
 			due, level = g, to
 		}
@@ -74,7 +74,7 @@ func (s *Store) merge(old *segment, level int) error {
 	}
 	defer f.Close()
 	var index scanner
-	// others may have put it there
+	// Others may have put it there.
 	if err := index.scan(f, info.Size()); errors.Is(err, errForeign) || errors.Is(err, errVersion) {
 		s.segments = slices.DeleteFunc(s.segments, func(o *segment) bool { return o == old })
 		s.count(func(*Stats) {})

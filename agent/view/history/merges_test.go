@@ -66,7 +66,7 @@ func TestMergeDoesNotBlock(t *testing.T) {
 		r.Observe(p)
 	}
 	r.now = r.now.Add(queued * 10 * time.Second)
-	r.add(t, sinktest.OfPaths(sinktest.Path{Methods: "main run", Times: 1, Weight: 3})) // which merges
+	r.add(t, sinktest.OfPaths(sinktest.Path{Methods: "main run", Times: 1, Weight: 3})) // This merges.
 	if got, n := have(t, r.path), r.Stats(); got != "10" || n.Windows != 367+queued || n.Merges != 1 {
 		t.Errorf("segments of levels %s, %+v", got, n)
 	}

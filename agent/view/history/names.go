@@ -10,7 +10,7 @@ import (
 // Bounds of the names in a segment.
 const (
 	maxName    = 1024    // bytes of a name; longer ones are cut when they are stored
-	maxStrings = 1 << 19 // in a segment
+	maxStrings = 1 << 19 // strings in a segment
 	maxFrames  = 1 << 18
 	maxText    = 32 << 20 // bytes of all strings of a segment
 )

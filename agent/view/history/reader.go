@@ -181,7 +181,7 @@ type query struct {
 	together int               // windows that become one profile
 	each     func(*profile.Profile) error
 	passed   bool  // each was called
-	gaps     []Gap // that were found so far
+	gaps     []Gap // gaps that were found so far
 
 	// The profile in the making.
 	sum             *merger
@@ -329,7 +329,7 @@ func (r *Reader) openOnce() (files []*openIndex, err error) {
 			continue
 		}
 		index := r.indexes[name]
-		// another file has the name now
+		// Another file has the name now.
 		if index.scanner == nil || index.scanner.end > info.Size() || !os.SameFile(index.info, info) {
 			index.scanner = new(scanner)
 		}

@@ -63,7 +63,7 @@ type services struct {
 }
 
 const (
-	maxServices = 1 << 14 // in a segment
+	maxServices = 1 << 14 // services in a segment
 	maxKinds    = 64      // kinds of code, and of events
 )
 

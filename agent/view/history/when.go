@@ -70,7 +70,7 @@ func parseTime(text string, base time.Time, fits func(time.Time) bool, step int)
 				location = of.Location()
 			}
 			y, m, d := base.In(location).Date()
-			// a day where clocks are set lacks or repeats an hour, so that one step may not do
+			// A day where clocks are set lacks or repeats an hour, so that one step may not do.
 			for days := 0; ; days += step {
 				t := time.Date(y, m, d+days, of.Hour(), of.Minute(), of.Second(), 0, location)
 				t = first(t)

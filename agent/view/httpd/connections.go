@@ -55,7 +55,7 @@ type connection struct {
 	silent   *list.Element // while it is one of these
 	arrived  bool          // a whole request
 	spare    bool
-	requests int       // that are being answered
+	requests int       // requests that are being answered
 	asked    bool      // at least once
 	waits    time.Time // for a request, since then, if there is none
 }

@@ -29,7 +29,7 @@ type front struct {
 	Host      string
 	Stats     profile.Stats
 	Recorded  []*kind
-	Shown     *kind         // by the pages, and what Processes are ranked by; nil if there is none
+	Shown     *kind         // kind that pages show, and that Processes are ranked by; nil if there is none
 	Span      time.Duration // length of the windows that Processes is from
 	Processes []busyProcess
 }

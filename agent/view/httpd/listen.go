@@ -36,7 +36,7 @@ type Listener struct {
 	// certificates is nil if the file did not configure TLS when the address was opened.
 	certificates *certificates
 
-	begin    sync.Once     // to accept connections
+	begin    sync.Once     // begins to accept connections
 	accepted chan accepted // those that have asked
 	closed   chan struct{}
 	close    sync.Once

@@ -12,7 +12,7 @@ import (
 )
 
 const (
-	maxMarks      = 500 // that are held: the last ones
+	maxMarks      = 500 // marks that are held: the last ones
 	maxShownMarks = 200
 	// maxGCMarks bounds those of garbage collections, of which there may be one in each window and
 	// service.

@@ -25,7 +25,7 @@ type page struct {
 	key     string // key in the cache, which guards what follows
 	version uint64
 	readers int
-	kept    bool // by the cache
+	kept    bool // the cache keeps it
 }
 
 func newPage() *page { return &page{header: make(http.Header), status: http.StatusOK} }
@@ -71,7 +71,7 @@ func (p *page) writeTo(w http.ResponseWriter) {
 type pageCache struct {
 	mu    sync.Mutex
 	pages []*page // the one that was asked for last is the last
-	alive int     // in pages, or with readers
+	alive int     // number of pages that are in pages or have readers
 }
 
 // get returns a page for one more reader, or nil.

@@ -52,7 +52,7 @@ type pages struct {
 	// samples.
 	handlers map[string]http.Handler
 	version  uint64 // version of recent that handlers are for
-	nodes    int    // that the profile was merged with
+	nodes    int    // nodes that the profile was merged with
 	fit      int    // what pages fitted with so far
 }
 
@@ -152,7 +152,7 @@ func (p *pages) find(r *http.Request, k *kind) (*page, error) {
 		return page, nil
 	}
 	if !p.cache.room() {
-		return nil, errBusy // by those who read slowly
+		return nil, errBusy // Slow readers take all the room.
 	}
 	windows, version := p.recent.last()
 	page, err := p.make(r, k, windows, version)

@@ -115,7 +115,7 @@ func (a *api) rate(r *http.Request, s selection, out *servicesJSON) error {
 		index[out.Services[i].Service] = i + 1
 	}
 	// The first row is all services, whatever they are.
-	values := make([][]float64, (n+1)*len(kinds)) // by slice
+	values := make([][]float64, (n+1)*len(kinds)) // values by slice
 	for i := range values {
 		values[i] = make([]float64, len(list))
 	}

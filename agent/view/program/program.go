@@ -300,7 +300,7 @@ func (p *Program) take(w *profile.Profile, part, text string) error {
 type answer uint8
 
 const (
-	ready   answer = iota // and nothing ran
+	ready   answer = iota // the runner is ready, and nothing ran
 	done                  // with an output
 	timeout               // these have a text for people
 	exited

@@ -116,7 +116,7 @@ func Contexts(w io.Writer, p *pprof.Profile, opts *ViewOptions) error {
 // contextTables writes what the metadata of a profile says of contexts.
 type contextTables struct {
 	rows    []*processContexts // the busiest process first
-	windows int                // that they are sums of; 0 or 1 for none
+	windows int                // number of windows that they are sums of; 0 or 1 for none
 	opts    *ViewOptions
 	out     *bufio.Writer
 	tables  int // written so far
@@ -144,7 +144,7 @@ func (t *contextTables) table(title string, head [][]string, cells func(*process
 	for _, r := range t.rows {
 		if c := cells(r); c != nil {
 			name := r.Process()
-			// with the pid
+			// Keep the end of the name: it has the pid.
 			g.Rows = append(g.Rows, layout.Row{Cells: c, Name: func(width int) string {
 				return layout.KeepEnd(name,
 					width)

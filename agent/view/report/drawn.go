@@ -114,7 +114,7 @@ func (t *tally) timeWithin(i int, all *tally) float64 {
 	if variance == 0 {
 		return 0
 	}
-	each := variance / t.drawn // as if draws stood for that much each
+	each := variance / t.drawn // variance as if draws stood for that much each
 	if half := each * poissonWithin(t.drawn/each); half <= t.values[i] {
 		return half
 	}

@@ -331,10 +331,10 @@ type storedEvents struct {
 	columns []int // columns of the values
 	events  int   // the column of events
 	draws   bool  // OffCPU, Wall: samples have LabelDraw where they are not exact
-	// what variances are multiplied by: 1 unless part of the time was not observed, or events were
-	// lost
+	// effect is what variances are multiplied by: 1 unless part of the time was not observed, or
+	// events were lost.
 	effect float64
-	stated *statedSum // by the metadata; nil if it has no sums
+	stated *statedSum // sum stated by the metadata; nil if it has no sums
 }
 
 // readEvents fails if p is not of that kind of events, or if its values cannot be added up.

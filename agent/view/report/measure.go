@@ -47,7 +47,7 @@ const (
 type measurer struct {
 	r    *bufio.Reader
 	at   int64 // bytes that were read
-	most int64 // that may be read
+	most int64 // bytes that may be read
 	need int64 // bytes that parsing takes, so far
 
 	numbered int // locations, values and comments, so far

@@ -42,7 +42,7 @@ type perCall struct {
 	method  string
 	calls   float64
 	within  float64 // half of the 95 % interval of calls, as a part of them
-	counted bool    // by breakpoints, which see no inlined and no interpreted calls
+	counted bool    // calls were counted by breakpoints, which see no inlined and no interpreted calls
 
 	amount           func(float64) string
 	main             int // index of the main value of a tally

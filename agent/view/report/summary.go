@@ -121,7 +121,7 @@ func (o *SummaryOptions) views(w io.Writer, p *pprof.Profile, lines int, several
 	if view == nil {
 		view = edgesOrNone
 	}
-	if stacks.HasTime(p) { // and calls
+	if stacks.HasTime(p) { // Such a profile may have calls, too.
 		half := lines / 2
 		if err := o.time(w, p, half); err != nil {
 			return err
@@ -249,7 +249,7 @@ func (o *SummaryOptions) time(w io.Writer, p *pprof.Profile, lines int) error {
 	if err != nil {
 		return err
 	}
-	// one is of the other methods
+	// One of them is that of the other methods.
 	const least = leastRows + 1
 	rows := min(lines-bytes.Count(head.Bytes(), []byte("\n"))-1, summaryRows+2+summaryApp+1) // below the heading
 	if v.tree.Total() == 0 {

@@ -17,11 +17,11 @@ import (
 // threads are merged.
 type view struct {
 	tree cct.Tree[string]
-	// by NodeID: how that context's innermost method was executed, and its samples' context was
-	// found
+	// flags says, by NodeID, how that context's innermost method was executed, and how its samples'
+	// context was found.
 	flags []stacks.Flags
-	// by NodeID: how often samples found that context newly entered; nil if the profile does not
-	// say
+	// entered is, by NodeID, how often samples found that context newly entered; nil if the profile
+	// does not say.
 	entered []uint64
 	missing uint64               // part of entered that the tree had no room for
 	unit    string               // what the weights are: "samples"
@@ -34,7 +34,7 @@ type view struct {
 type viewForm uint8
 
 const (
-	// if there are several processes, the outermost frame of each stack names its process
+	// byProcess has the outermost frame of each stack name its process, if there are several.
 	byProcess  viewForm = 1 << iota
 	summed              // samples of the VM's own work are one frame for each kind of it
 	withIdle            // threads that have nothing to do are shown

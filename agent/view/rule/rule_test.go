@@ -194,7 +194,7 @@ func FuzzParse(f *testing.F) {
 	f.Add(`x: share(wall) where r"\" == 'by' by thread`)
 	f.Fuzz(func(t *testing.T, text string) {
 		if r, err := Parse(text); err == nil {
-			_, _ = r.Evaluate(t.Context(), shop) // which may fail, but not panic
+			_, _ = r.Evaluate(t.Context(), shop) // This may fail, but not panic.
 		}
 	})
 }

@@ -186,7 +186,7 @@ func (s *State) add(sums *Sums, err error) {
 	}
 	for group, value := range sums.Groups {
 		if s.Shares != nil {
-			s.Shares[group] = value / sums.All // which is not 0 if there is a group
+			s.Shares[group] = value / sums.All // The sum is not 0 if there is a group.
 			continue
 		}
 		if _, known := s.Sums[group]; !known && len(s.Sums) >= MaxGroups {

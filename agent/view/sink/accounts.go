@@ -209,7 +209,7 @@ func (t *eventTotals) list() (list []stored.Total) {
 // processExtents add up how much there was to observe in each process, over all windows.
 type processExtents struct {
 	list []stored.Extent
-	at   map[extentKey]int // in list
+	at   map[extentKey]int // index in list
 }
 
 type extentKey struct {

@@ -91,7 +91,7 @@ func (b *pprofBuilder) events(proc *profile.Process, e *profile.Events) error {
 	var (
 		labels = newEventLabels(b, proc, e.Kind)
 		stack  []*pprof.Location
-		at     cct.NodeID // whose stack that is
+		at     cct.NodeID // node that stack belongs to
 	)
 	for i, row := range e.Rows {
 		value := make([]int64, 0, len(columns)+3)

@@ -47,7 +47,7 @@ func checkHostileEvents(t *testing.T, p *profile.Profile) {
 	}
 	side := compare.Named{Name: "a\x1b[2J", Profile: stored}
 	for _, by := range []compare.By{compare.ByMethod, compare.ByContext, compare.ByClass} {
-		compare.Profiles(&text, side, side, &compare.Options{By: by}) // which may have nothing to compare
+		compare.Profiles(&text, side, side, &compare.Options{By: by}) // There may be nothing to compare.
 	}
 	if err := sink.Collapsed(&text, p, sink.ContentOf(p)); err != nil {
 		t.Fatal(err)

@@ -8,8 +8,8 @@ import (
 // inliners collect what the VMs' inliners decide by, of all windows.
 type inliners struct {
 	list    []stored.Inlining
-	byPID   map[int]int       // in list
-	callees map[calleeKey]int // in the list of its process
+	byPID   map[int]int       // index in list
+	callees map[calleeKey]int // index in the list of its process
 	count   int               // number of callees
 	sites   int
 	leftOut int

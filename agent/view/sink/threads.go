@@ -46,9 +46,11 @@ func (b *pprofBuilder) thread(proc *profile.Process, thread *profile.Thread, of 
 		return nil
 	}
 	var samples uint64 // so far
-	// ns of these: rounded as a sum, so that the thread's CPU time stays
+	// before is the time of these samples in ns, rounded as a sum, so that the thread's CPU time
+	// stays.
 	before := int64(0)
-	// by node: a frame of the stack is. Parents come before their children
+	// approximate says, by node, whether a frame of the stack is. Parents come before their
+	// children.
 	approximate := make([]bool, thread.Tree.Len()+1)
 	for id, n := range thread.Tree.Nodes() {
 		if of == Time && id != cct.Root {

@@ -10,9 +10,9 @@ import (
 // codeVersions collect the code versions of all windows, each once.
 type codeVersions struct {
 	list    []stored.Version
-	index   map[versionKey]int // in list
+	index   map[versionKey]int // index in list
 	methods []string
-	places  map[string]int // in methods
+	places  map[string]int // index in methods
 	leftOut int
 }
 

@@ -25,7 +25,7 @@ const (
 //
 //	w := sink.NewWindows(sink.Time)
 //	for !w.Full() {
-//		err := w.Add(p) // of the next window
+//		err := w.Add(p) // the next window
 //	}
 //	stored, err := w.Profile()
 //

@@ -85,7 +85,7 @@ type serviceSums struct {
 	managed   bool                       // a VM runs in one of them, so that there may be events
 	code      [profile.CodeKinds]float64 // CPU time in ns, by kind of code
 	samples   uint64
-	stopped   time.Duration // in safepoint pauses, of all processes
+	stopped   time.Duration // time in safepoint pauses, of all processes
 	hasPauses bool          // the VM's pauses are recorded
 	main      float64       // for an event kind: the main value
 	queued    float64       // for off-CPU time: the part in which threads waited for a CPU, ns

@@ -91,7 +91,7 @@ type Screen struct {
 	below   view // the view that callers and help go back to
 	span    int  // index in spans
 	service string
-	of      methodName // whose callers are shown
+	of      methodName // method whose callers are shown
 	search  string
 
 	cursor  int

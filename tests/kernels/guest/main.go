@@ -90,7 +90,7 @@ func mountAll() error {
 		{"tracefs", "/sys/kernel/tracing", ""},
 		{"bpf", "/sys/fs/bpf", ""},
 		{"cgroup2", "/sys/fs/cgroup", ""},
-		{"cgroup", "/sys/fs/cgroup/freezer", "freezer"}, // of version 1, as on hosts that have both
+		{"cgroup", "/sys/fs/cgroup/freezer", "freezer"}, // freezer of version 1, as on hosts that have both
 		{"tmpfs", "/tmp", ""},                           // last: a disk has one
 	}
 	if _, err := os.Stat("/tmp"); err == nil {

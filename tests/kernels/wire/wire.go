@@ -22,7 +22,7 @@ const (
 	ObjectDir = "/objects"   // BPF objects; a file's name is the name of the step that loads it
 	TestDir   = "/tests"     // one directory for each package under test, named as its step
 	TestBin   = "test"       // its test binary; the package's testdata lies beside it
-	Arguments = "/arguments" // of the test binaries, one a line
+	Arguments = "/arguments" // arguments of the test binaries, one a line
 	BuiltDir  = "/built"     // programs that tests start: see package binary
 )
 

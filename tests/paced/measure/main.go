@@ -91,9 +91,9 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 // A result is a recording of one pace.
 type result struct {
 	truth, total time.Duration // CPU time
-	units, shown time.Duration // of units
+	units, shown time.Duration // CPU time of units: true, and as the profile shows it
 	samples      int64
-	unobserved   time.Duration // of the CPU time, by the profile itself
+	unobserved   time.Duration // part of the CPU time that was not observed, by the profile itself
 }
 
 // chance is the standard error of the shown CPU time of units, as a part of it: it is a share of

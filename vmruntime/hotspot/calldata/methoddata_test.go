@@ -38,7 +38,7 @@ func TestDecodeMethodData(t *testing.T) {
 	for _, test := range []struct {
 		name string
 		data []byte
-		gap  int // that it must be found to have
+		gap  int // gap that it must be found to have
 		want []SiteCount
 	}{
 		{"empty", nil, 0, nil},

@@ -2,7 +2,7 @@
 // calls were resolved to, and how often the interpreter and C1 counted them.
 //
 //	calls, complete := calldata.Invokes(bytecode)
-//	constant, to := schema.Pool.DecodeEntry(entry, op)     // of the constant pool cache
+//	constant, to := schema.Pool.DecodeEntry(entry, op)     // an entry of the constant pool cache
 //	counts, err := calldata.NewDecoder(reader, &flags, &schema.Tags, jdk).Decode(data)
 //
 // Files:

@@ -37,7 +37,7 @@ func newKlassSchema(r *vmstructs.Resolver) KlassSchema {
 const (
 	MaxVtable     = 64 << 10 // words
 	MaxItable     = 1 << 20  // words
-	MaxInterfaces = 4096     // that are searched
+	MaxInterfaces = 4096     // interfaces that are searched
 )
 
 // Layout of an itable: what says where the methods of an interface are, and how a Method says which

@@ -3,7 +3,7 @@
 //
 //	heaps, shift, err := codecache.ReadHeaps(reader, &schema)
 //	cache := codecache.Cache{Memory: &reader, Schema: &schema, Heaps: heaps, Shift: shift}
-//	addr, err := cache.Find(pc)                            // of the CodeBlob that pc is in
+//	addr, err := cache.Find(pc)                            // address of the CodeBlob that pc is in
 //	blob, err := blobSchema.Decode(addr, header)
 //
 // Files:

@@ -11,7 +11,7 @@ import (
 // behind the code (up to JDK 22), positions and scopes in a block of immutable data (from 23 on),
 // pointers in a block of mutable data (from 25 on).
 type Schema struct {
-	// offset of the positions: from the nmethod, or in the immutable data
+	// pcs is the offset of the positions: from the nmethod, or in the immutable data.
 	pcs vmstructs.Field
 	// scopesBegin and scopesOffset lead to the scopes: a pointer (JDK 9-22), or an offset like that
 	// of the positions.

@@ -4,7 +4,7 @@
 //	s := debuginfo.NewSchema(resolver)
 //	raw, err := debuginfo.Read(reader, &s, nmethod, header)
 //	table, err := debuginfo.Decode(raw, bias)
-//	place := table.At(offset)                              // of an instruction from the begin of the code
+//	place := table.At(offset)                              // an instruction by its offset in the code
 //	line := debuginfo.LineOf(lines, bci, bias)
 //
 // Files:
@@ -31,7 +31,7 @@ import (
 // Bounds on the debug information of one compiled method, some ten times what was seen.
 const (
 	maxScopeBytes = 1 << 20  // bytes of each of the three areas
-	MaxPositions  = 64 << 10 // in the code
+	MaxPositions  = 64 << 10 // positions in the code
 	maxScopes     = 64 << 10 // distinct ones
 	MaxInlining   = 1024     // scopes in one chain
 )
@@ -48,7 +48,7 @@ type Scope struct {
 	Sender int32 // index of the scope that it was inlined into, NoScope for the compiled method itself
 	Method int32 // index in Table.Methods
 	BCI    int32 // bytecode index, -1 before the first bytecode
-	Line   int32 // in the source, 0 if unknown
+	Line   int32 // line in the source, 0 if unknown
 }
 
 // NoScope stands for no scope where the index of one is expected.
@@ -108,7 +108,7 @@ func (t *Table) At(offset int32) Place {
 	if i < len(t.Positions) && t.Positions[i].Scope != NoScope && (t.Complete || t.Positions[i].Offset == offset) {
 		return Place{Scope: t.Positions[i].Scope, Located: true, Recorded: true}
 	}
-	// the last one is a sentinel: what is behind all others handles exceptions
+	// The last one is a sentinel: what is behind all others handles exceptions.
 	if t.Complete && i >= len(t.Positions)-1 {
 		return Place{Scope: NoScope, Located: true, Recorded: true}
 	}

@@ -13,7 +13,8 @@ import (
 // A ColourSchema leads to the bits that ZGC keeps next to the address in a reference
 // (src/hotspot/share/gc/z/zAddress.hpp).
 type ColourSchema struct {
-	// statics, pointers to ZGlobalsForVMStructs and XGlobalsForVMStructs; 0 without ZGC
+	// globals and oldGlobals are statics, pointers to ZGlobalsForVMStructs and
+	// XGlobalsForVMStructs; 0 without ZGC.
 	globals, oldGlobals uint64
 	mask, oldMask       vmstructs.Field // fields of both: pointer to the largest offset in the heap
 	// bad and oldBad are fields of both: pointer to the bits that a reference has none of if its

@@ -17,7 +17,7 @@ type FieldRecord struct {
 	Name, Signature uint32 // indexes in the constant pool; of the VM's own Symbols if injected
 	Offset          uint32 // bytes from the object's start; of a static field from that of the java.lang.Class
 	Static          bool
-	Injected        bool // by the VM, not by the class file
+	Injected        bool // injected by the VM, not by the class file
 }
 
 // Bits of access flags: JVM specification, section 4.5; and the one by which JDKs up to 20 know

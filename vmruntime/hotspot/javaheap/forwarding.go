@@ -28,7 +28,7 @@ func (f *Forwarding) Known() bool { return f.Tables[0] != 0 }
 type forwardingSchema struct {
 	heap         vmstructs.Field // field of CollectedHeap
 	heapSize     uint64
-	pages        vmstructs.Field // field of the heap, as the next one: the table of pages, which looks like that of forwardings
+	pages        vmstructs.Field // field of the heap, as the next one: the table of pages, like that of forwardings
 	pagesMap     vmstructs.Field
 	granules     vmstructs.Field // field of both tables
 	granuleShift int64
@@ -119,7 +119,7 @@ func (s *forwardingSchema) tables(heap []byte, low uint64) (tables [2]uint64) {
 	found := make(map[uint64][]uint64) // by length
 	for at := pages + 2*vmstructs.WordSize; at < uint64(len(heap)); at += vmstructs.WordSize {
 		length, table := pair(at)
-		// below low are offsets in the heap
+		// What is below low are offsets in the heap.
 		if length > 0 && length <= most && table >= low && table%vmstructs.PageSize == 0 {
 			found[length] = append(found[length], table)
 		}

@@ -31,7 +31,7 @@ func TestForwarding(t *testing.T) {
 		old      = 0x7200_0000
 	)
 	words := func(generations ...uint64) []uint64 {
-		// a CollectedHeap's word, and ZHeap up to its table of pages
+		// The heap is a CollectedHeap's word, and ZHeap up to its table of pages.
 		heap := []uint64{0xc0ffee, granules, 0x6000_0000, granules, pages}
 		return append(heap, append(generations, make([]uint64, 12)...)...)
 	}

@@ -62,5 +62,5 @@ func (l *ObjectLayout) isMark(mark uint64) bool {
 // A Candidate is a place that may be an object.
 type Candidate struct {
 	Start, Klass uint64
-	Length       uint32 // if it is an array
+	Length       uint32 // elements, if it is an array
 }

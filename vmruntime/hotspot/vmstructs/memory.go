@@ -34,7 +34,7 @@ func (t Reader) Bytes(addr, n uint64) ([]byte, error) {
 // at a time. What it has read does not change any more: it is for one walk.
 type Nearby struct {
 	Reader
-	page uint64 // that was read last
+	page uint64 // page that was read last
 	data []byte // its bytes
 }
 

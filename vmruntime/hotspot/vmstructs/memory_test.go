@@ -52,7 +52,7 @@ func TestNearby(t *testing.T) {
 	near := Nearby{Reader: Reader{mem}}
 	for _, c := range []struct {
 		addr, n uint64
-		reads   int // that are made so far
+		reads   int // reads that are made so far
 	}{
 		{PageSize, 40, 1}, {PageSize + 4000, 96, 1}, {2*PageSize - 8, 16, 2}, {2 * PageSize, 8, 3}, {PageSize, 8, 4},
 		{first, 32, 6}, {last, 16, 8}, // the page ends early

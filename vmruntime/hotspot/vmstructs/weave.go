@@ -15,9 +15,9 @@ import (
 // The functions take turns on one thread: one of them runs until it reads, then the next. So they
 // may share data without a lock, but what they share may have changed after each read.
 type Weave struct {
-	Memory vmruntime.Memory // that is read
+	Memory vmruntime.Memory // memory that is read
 
-	strand *strand // that runs, nil outside of Together
+	strand *strand // strand that runs, nil outside of Together
 }
 
 // A strand is a function that Together runs.
@@ -25,7 +25,7 @@ type strand struct {
 	resume func() (struct{}, bool) // runs it up to its next read; false at its end
 	end    func()                  // ends it where it is
 	pause  func(struct{}) bool     // is called by it to read; false if it was ended
-	ranges []vmruntime.Range       // that it wants
+	ranges []vmruntime.Range       // ranges that it wants
 	err    error                   // error of the read
 }
 

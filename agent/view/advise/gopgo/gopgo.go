@@ -32,7 +32,7 @@ type Options struct {
 type Plan struct {
 	Profile *pprof.Profile
 	Program string // the file
-	Samples int64  // in the profile
+	Samples int64  // samples in the profile
 	Without int64  // samples of the program that have no function of Go in them
 	Calls   int    // different pairs of caller, place and callee
 }

@@ -40,9 +40,11 @@ type evidence struct {
 	logical bool // inlined calls were estimated, too
 
 	// CPU time in seconds; by names for people, as frames of inlined methods have them.
-	edgeTime map[timeEdge]float64 // in code of a method that was called from there
-	ownTime  map[string]float64   // in code around the calls of a method, stubs between it and its callees included
-	compiled map[string]*compiled // by C2, and in use
+	edgeTime map[timeEdge]float64 // CPU time in code of a method that was called from there
+	// ownTime is the CPU time in code around the calls of a method, stubs between it and its
+	// callees included.
+	ownTime  map[string]float64
+	compiled map[string]*compiled // methods that are compiled by C2, and in use
 }
 
 type (
@@ -85,8 +87,8 @@ type compiled struct {
 	inlined []string        // methods in it, by names for people
 	touched map[string]bool // those that samples are in, or in what they call
 	samples int64
-	// inlined methods may have no samples of their own: the JVM has no debug information between
-	// safepoints
+	// approximate says that inlined methods may have no samples of their own: the JVM has no debug
+	// information between safepoints.
 	approximate bool
 }
 

@@ -54,7 +54,7 @@ const (
 
 	wide = 10 // how far apart the ends of an interval may be where a time is divided by a number of calls
 
-	leastSamples  = 300 // in code, before a method inlined there counts as cold
+	leastSamples  = 300 // samples in code, before a method inlined there counts as cold
 	leastBytecode = 100 // bytes: what is saved where a cold method is not inlined
 )
 
@@ -113,7 +113,7 @@ type Calls struct {
 type Plan struct {
 	Comm    string
 	PID     int64
-	Seconds float64 // that were recorded
+	Seconds float64 // seconds that were recorded
 	CPU     float64 // CPU seconds a second; 0 if none were recorded
 	Advice  []Advice
 	Others  int      // processes with calls that it is not about

@@ -299,7 +299,7 @@ func show[K comparable](c *comparison, p *pairing[K], column string, name func(k
 // its unit differs, or if they are of different kinds of events.
 func commonType(a, b Named, wanted string) (string, error) {
 	kindA, ofEventsA := stacks.EventKindOf(a.Profile)
-	// though both have events
+	// Both have events, but of different kinds.
 	if kindB, ofEventsB := stacks.EventKindOf(b.Profile); ofEventsA && ofEventsB && kindA != kindB {
 		return "", fmt.Errorf("%s has %s, %s has %s: compare files of one kind", a.Name,
 			stacks.EventNames[kindA].Events, b.Name, stacks.EventNames[kindB].Events)

@@ -68,7 +68,7 @@ func addMetadata(sum, m *stored.Metadata) {
 		sum.Events.Mixed = sum.Events.Mixed || m.Events.Mixed
 		sum.Events.Counts.Add(m.Events.Counts)
 	}
-	sum.Totals = append(sum.Totals, m.Totals...) // whose errors are independent
+	sum.Totals = append(sum.Totals, m.Totals...) // Their errors are independent.
 	sum.Extents = append(sum.Extents, m.Extents...)
 	sum.Remarks = profile.AddNotes(sum.Remarks, stored.MaxComments, m.Remarks...)
 	for _, note := range m.Notes {

@@ -22,7 +22,7 @@ import (
 // Per is the unit of work that costs are divided by. The zero value is a second of wall time.
 type Per struct {
 	units  [2]float64 // numbers of units in A and B as the user counted them, 0 for none
-	method string     // whose calls are counted
+	method string     // method whose calls are counted
 }
 
 // ParsePer reads a Per: seconds, N, NA:NB or calls:METHOD.
@@ -300,7 +300,7 @@ func (p Per) CountCalls(list []*Recording) (relative float64, err error) {
 						"--per=N, or record with another engine", r.Name, stored.Printable(p.method), basis)
 				default:
 					interval := profile.Interval{Low: value, High: value}
-					// whose errors differ from window to window, as the bootstrap sees
+					// Errors of counted calls differ from window to window, as the bootstrap sees.
 					if stacks.Label(sample, stored.LabelEngine) != stored.EngineCount {
 						interval, _ = stacks.IntervalOf(sample, value, basis)
 					}

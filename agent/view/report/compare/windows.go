@@ -246,7 +246,7 @@ func (c *windowComparison) table(rows []measured) {
 		r, without := geometricMean(correlations)
 		undefined += without
 		negative = negative || math.IsNaN(r) && without < len(rows)
-		o, _ := geometricMean(overlaps) // which always have a value
+		o, _ := geometricMean(overlaps) // Overlaps always have a value.
 		mean.correlation, mean.overlap = append(mean.correlation, r), append(mean.overlap, o)
 	}
 	shown, rest := layout.First(c.opts.N, rows)

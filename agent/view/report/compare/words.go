@@ -19,7 +19,7 @@ type language struct {
 	cpu   bool
 
 	more, less, same, undecided string // sentences
-	moreWord, lessWord          string // in the table
+	moreWord, lessWord          string // words in the table
 }
 
 // languageOf chooses words, and a scale in which the whole of A has at least one digit before the

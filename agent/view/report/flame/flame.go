@@ -101,8 +101,8 @@ const (
 	tierInterpreted = iota
 	tierC1
 	tierC2
-	tierCompiled // by an unknown compiler
-	tierInlined  // in addition to one of the others
+	tierCompiled // compiled by an unknown compiler
+	tierInlined  // inlined, in addition to one of the others
 	tiers
 )
 

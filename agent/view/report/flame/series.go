@@ -232,8 +232,8 @@ type seriesSum struct {
 	*Series
 	keep func(process int32) bool
 	out  *Graph
-	// the place of each node of the Series in out, plus one; 0 if it has none yet, -1 if its
-	// process is left out
+	// at is the place of each node of the Series in out, plus one; 0 if it has none yet, -1 if its
+	// process is left out.
 	at []int32
 }
 

@@ -31,8 +31,8 @@ type Finding struct {
 	Unit    string  `json:"unit"` // unit of the numbers: that of the kind per second, or share
 	Before  float64 `json:"before"`
 	Now     float64 `json:"now"`
-	// half of the interval of the difference: of 99 % if there were one comparison, wider as there
-	// are more
+	// Within is half of the interval of the difference: of 99 % if there were one comparison, wider
+	// as there are more.
 	Within float64 `json:"within"`
 	Text   string  `json:"text"` // the sentence, without the names
 }
@@ -302,8 +302,9 @@ func (t *whyTree) child(parent int32, name string) int32 {
 // edge is the key of a context's two innermost methods.
 func (t *whyTree) edge(node int32) whyKey {
 	n := t.nodes[node]
-	caller := int32(-2)                                                  // nobody
-	if n.caller > 0 && t.names[t.nodes[n.caller].callee] != RareFrames { // which stands for callers that are not known
+	caller := int32(-2) // nobody
+	// RareFrames stands for callers that are not known.
+	if n.caller > 0 && t.names[t.nodes[n.caller].callee] != RareFrames {
 		caller = t.nodes[n.caller].callee
 	}
 	return whyKey{caller, n.callee}
@@ -494,7 +495,7 @@ func (t *whyTree) next() (Finding, bool) {
 	}
 	best := list[0]
 	for _, c := range list[1:] {
-		// callers follow what they call: the outermost of those that are all new
+		// Callers follow what they call: choose the outermost of those that are all new.
 		if specific(c) > 0.999*specific(best) {
 			best = c
 		}

@@ -15,7 +15,7 @@ import (
 // A SlowCall is a slow invocation as it is stored.
 type SlowCall struct {
 	Window       int64 // 0 if the profile has none
-	Number       int64 // in the window
+	Number       int64 // number of the call in the window
 	Start        string
 	Thread, End  string
 	Took         float64 // ns

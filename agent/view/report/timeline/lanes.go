@@ -20,7 +20,8 @@ type laneRow struct {
 	process, group, thread string
 	tid                    int64
 	lanes                  []lanePlace
-	// ns: how long it existed, what of that is neither idle nor unknown, and what is running
+	// All three are ns: how long it existed, what of that is neither idle nor unknown, and what is
+	// running.
 	all, busy, running float64
 }
 
@@ -35,8 +36,8 @@ type storedLanes struct {
 	list     []stored.Lanes
 	from, to time.Time
 	leftOut  int
-	// when the first window begins that lacks threads, for the file had no room for them; zero if
-	// none does
+	// noRoom is when the first window begins that lacks threads, for the file had no room for them;
+	// zero if none does.
 	noRoom time.Time
 }
 

@@ -152,7 +152,7 @@ func (m *Method) Recompiled() (again int) {
 type Versions struct {
 	Methods []*Method // the most samples first
 	Samples uint64    // samples of the profile
-	Seconds float64   // that the profile took
+	Seconds float64   // length of the profile
 	stacks  *stacks.Samples
 	index   map[codeKey]*Code
 	of      map[*Code]*Method

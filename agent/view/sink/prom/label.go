@@ -30,7 +30,7 @@ var hidden = regexp.MustCompile(`(\$\$Lambda)\$[0-9]+|[/+.]0x[0-9a-fA-F]{8,16}`)
 // names that a hostile process varies then share series, and labels stay short.
 func label(name string) string {
 	const ellipsis = "…"
-	// a function without a name, whose address changes with each build
+	// It is a function without a name, whose address changes with each build.
 	if strings.HasPrefix(name, "[unknown ") && strings.Contains(name, "+0x") {
 		name = ""
 	}

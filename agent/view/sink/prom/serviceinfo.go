@@ -27,7 +27,7 @@ const infosPerService = 4
 // series are those of processes that run now, and end with them.
 type serviceInfo struct {
 	source Source
-	ranked *rankedUsage // whose services have series of their own; nil: all of them
+	ranked *rankedUsage // usage whose services have series of their own; nil: all of them
 	most   int
 }
 
