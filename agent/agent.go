@@ -54,18 +54,20 @@ type Options struct {
 	Frequency int          // samples a second of CPU time, per CPU; 0 means DefaultFrequency
 	Clock     attach.Clock // what decides when a sample is taken
 	PIDs      []int        // only these processes and the children they start; nil means all
-	// choose processes in the kernel even if PIDs is empty (more are added with Choose)
+	// Filter chooses processes in the kernel even if PIDs is empty (more are added with Choose).
 	Filter      bool
-	MaxContexts int // that open windows hold, all together; 0 means DefaultMaxContexts
-	// of the event stream's buffer, a power of two; 0 means half a MiB for each CPU, 1 to 4 MiB
+	MaxContexts int // calling contexts that open windows hold, all together; 0 means DefaultMaxContexts
+	// RingBytes is the size of the event stream's buffer, a power of two; 0 means half a MiB for
+	// each CPU, 1 to 4 MiB.
 	RingBytes    uint32
 	NameDeadline time.Duration    // how long closing a window waits for names; 0 means 2 s
 	Proc         proc.Root        // where procfs is; "" means /proc
-	Version      string           // of the program, for comments in profiles
+	Version      string           // version of the program, for comments in profiles
 	Calls        *engines.Options // sample calls, too; nil means no
 	Events       *events.Options  // record events of guests, too; nil means no
 	Slow         *slow.Options    // keep the slowest invocations of a method; nil means no. It needs wall time
-	// whether call engines and MonitorEnters may set hardware breakpoints in guests
+	// Breakpoints says whether call engines and MonitorEnters may set hardware breakpoints in
+	// guests.
 	Breakpoints attach.BreakpointPolicy
 	NoTime      bool         // profiles leave out where time goes
 	Log         *slog.Logger // nil means none
@@ -76,7 +78,8 @@ type Options struct {
 	Contexts     profile.ContextMode // how calling contexts are found
 	WalkEvery    uint32              // ContextChain: walk one in so many samples whose link is known; 0 adapts
 	LeaveUnknown bool                // ContextChain: walk samples whose link is unknown no more often than others
-	// ContextPartial: frames in a row that must be known; 0 means bpf.DefaultConfirmLevels
+	// ConfirmLevels, for ContextPartial, is how many frames in a row must be known; 0 means
+	// bpf.DefaultConfirmLevels.
 	ConfirmLevels uint32
 	CheckContexts bool // also walk every stack in full, and report how many contexts were right
 }
@@ -115,30 +118,30 @@ const namingWorkers = 3
 
 const (
 	upkeepInterval  = 10 * time.Second // how often the agent looks for processes whose end it missed
-	refreshInterval = time.Second      // and for CPUs that came or went
+	refreshInterval = time.Second      // how often it looks for CPUs that came or went
 )
 
 // An Agent profiles until it is closed.
 type Agent struct {
 	opt      Options
 	services *source.Services
-	owner    *fold.Owner   // of what is known of processes and windows
+	owner    *fold.Owner   // owner of what is known of processes and windows
 	hints    []string      // what every profile says of this agent's limits
 	began    time.Duration // CLOCK_MONOTONIC
 
 	sources   sources
-	handlers  handlers         // by kind of record
-	engines   *engines.Engines // of sources; nil if calls are not sampled
-	slow      *slow.Source     // of sources; nil if no method is followed
-	ring      *ring.Reader     // of all that programs write
+	handlers  handlers         // handlers by kind of record
+	engines   *engines.Engines // one of sources; nil if calls are not sampled
+	slow      *slow.Source     // one of sources; nil if no method is followed
+	ring      *ring.Reader     // ring of all that programs write
 	flushes   flushes
-	links     []link.Link    // to what follows processes
+	links     []link.Link    // links to what follows processes
 	drained   chan struct{}  // closed when Run has returned
 	observing chan struct{}  // closed when its sources have started
 	sample    bpf.Sample     // scratch of the drainer
 	stacks    *intern.Stacks // nil unless samples refer to earlier ones; the drainer's
 
-	looks   looks         // of seek
+	looks   looks         // looks of seek
 	running atomic.Bool   // everything is attached and recorded
 	stopped atomic.Int64  // CLOCK_MONOTONIC, ns: when all sources had stopped; 0 if they have not
 	refused atomic.Uint64 // processes that Choose found no room for

@@ -127,7 +127,7 @@ func (a *Agent) recordFailed(s *fold.State, raw []byte, err error) {
 	}
 	if pid, ok := bpf.PID(raw); ok && s.Table[pid] != nil {
 		a.services.Resolver.Failed(guest.StageRecord, s.Table[pid].Process, err)
-	} else if a.services.Resolver.CountFailure(guest.StageRecord) == 1 { // of no process: one is logged
+	} else if a.services.Resolver.CountFailure(guest.StageRecord) == 1 { // The record is of no process: one is logged.
 		a.services.Resolver.LogFailure(guest.StageRecord, pid, err)
 	}
 }

@@ -150,7 +150,7 @@ func TestReceivedIdentity(t *testing.T) {
 	broken := sampleRecord(id, nativeFrame, nativeFrame)
 	a.fold(broken[:len(broken)-8]) // fewer frames than it says
 	w.PIDs = map[int]bool{7: true}
-	a.fold(sampleRecord(id, nativeFrame)) // of nobody's window
+	a.fold(sampleRecord(id, nativeFrame)) // belongs to nobody's window
 	if w.Filtered != 1 || w.Received != w.Folded+profile.Sum(w.Discarded) {
 		t.Errorf("the window filtered %d, received %d, folded %d and discarded %v", w.Filtered, w.Received, w.Folded,
 			w.Discarded)

@@ -82,7 +82,7 @@ func (a *Agent) Stats() profile.Stats {
 type Cost struct {
 	Samples         uint64        // attempted
 	BPFTime         time.Duration // for all of them
-	JavaSamples     uint64        // of Java threads
+	JavaSamples     uint64        // samples of Java threads
 	JavaFrames      uint64        // user frames of those
 	BPFJavaTime     time.Duration
 	RingBytes       uint64

@@ -28,12 +28,12 @@ const (
 // looks are when processes were last looked at in vain. Any goroutine may use them.
 type looks struct {
 	mu sync.Mutex
-	of map[int]look // by pid
+	of map[int]look // looks by pid
 }
 
 // A look is at one process. Times are of CLOCK_MONOTONIC.
 type look struct {
-	start uint64        // of the process, as in proc.Stat; 0 if it is not known yet
+	start uint64        // start of the process, as in proc.Stat; 0 if it is not known yet
 	since time.Duration // when its program began, or earlier
 	next  time.Duration // it is not looked at before
 }

@@ -20,7 +20,7 @@ type ticks struct {
 	source.Passive
 	agent *Agent
 	clock clock
-	event string // that is sampled
+	event string // event that is sampled
 
 	mu   sync.Mutex // guards pace
 	pace *attach.Pace

@@ -21,7 +21,7 @@ import (
 // attached, once for all processes that map it.
 type image struct {
 	runtime  bridge.Runtime
-	path     string // of the file in the mount namespace of the first process that mapped it
+	path     string // path of the file in the mount namespace of the first process that mapped it
 	img      vmruntime.Image
 	segments elffile.Segments
 	err      error // why there is no img

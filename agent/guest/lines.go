@@ -15,7 +15,7 @@ import (
 // lines, too, and no file system is in use for longer. More files than maxSources are closed when a
 // worker leaves the process.
 const (
-	maxSources        = 256 // of all processes
+	maxSources        = 256 // files of all processes
 	maxProcessSources = 8   // more than plugins that a program loads
 )
 

@@ -21,13 +21,13 @@ type perfMap struct {
 	found  bool
 	mapper vmruntime.CodeMapper // nil until it was found
 	names  vmruntime.CodeMap    // nil until it was found, and after it was given up
-	bytes  int64                // of names, as charged to the agent's bound
+	bytes  int64                // size of names, as charged to the agent's bound
 
-	look   retry.Backoff // of looking for it, and for what replaced it
+	look   retry.Backoff // back-off of looking for it, and for what replaced it
 	useful bool          // false once it was given up
 	missed []Wanted      // frames whose code it did not know
 	news   bool          // it got lines since those were looked up
-	memory *proc.Memory  // of the process, once somebody wants it
+	memory *proc.Memory  // memory of the process, once somebody wants it
 }
 
 // Bounds on maps; a vmruntime.CodeMapper has those of one.

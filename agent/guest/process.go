@@ -26,7 +26,8 @@ type Process struct {
 	Exited     atomic.Bool   // no worker reads it any more
 	replaced   atomic.Int64  // when it executed another program, ns of CLOCK_MONOTONIC; 0 if it did not
 	Attachment atomic.Uint32 // the serial under which the kernel side knows its VM, 0 if none
-	// of the VM, on the kernel side; valid once Attachment is, NoSlot once it was freed
+	// Slot is the slot of the VM on the kernel side; valid once Attachment is, NoSlot once it was
+	// freed.
 	Slot atomic.Uint32
 	Code atomic.Pointer[JITCode] // nil if no map of its VM names its code
 
@@ -59,7 +60,7 @@ type Process struct {
 	naming sync.RWMutex
 	names  map[RawFrame]Name
 
-	work workerState // of the worker that has the process
+	work workerState // state of the worker that has the process
 }
 
 // NoSlot is the slot of a process whose VM's was freed: another VM may have that.
@@ -77,7 +78,7 @@ type Wanted struct {
 // A Name is what a raw frame turned out to be.
 type Name struct {
 	Symbols []symbol.Symbol // innermost first; several where methods were inlined
-	BCIs    []int32         // of the symbols, if they are methods: bytecode indexes, -1 if unknown
+	BCIs    []int32         // bytecode indexes of the symbols, if they are methods: -1 if unknown
 	// the innermost symbol is a method that the VM interprets, and that may enter a monitor there
 	Enters  bool
 	Root    bool // a stack may end here although its frame-pointer chain does not say so

@@ -19,8 +19,8 @@ type queue struct {
 	mu      sync.Mutex
 	waiting []*Process
 	state   map[*Process]workState
-	lost    map[*Process]struct{}    // with a worker that has been replaced
-	timers  map[*time.Timer]struct{} // of submitLater
+	lost    map[*Process]struct{}    // processes with a worker that has been replaced
+	timers  map[*time.Timer]struct{} // timers of submitLater
 	closed  bool
 	work    func(*Process)
 	changed *sync.Cond     // waiting, state or lost changed

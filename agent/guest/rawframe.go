@@ -16,7 +16,7 @@ type RawFrame struct {
 	// the VM had unloaded classes, as a Method structure may be another one after that. For code
 	// that a map names it is JITCode.Epoch.
 	Epoch uint32
-	End   bpf.WalkEnd // of the outermost frame: why the walk ended here, if it ended early
+	End   bpf.WalkEnd // for the outermost frame: why the walk ended here, if it ended early
 	Kind  RawKind
 }
 

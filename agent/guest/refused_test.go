@@ -16,7 +16,7 @@ import (
 // A file that is refused for a process counts once, whatever it is opened for and however often it
 // is looked for on the way.
 func TestRefusedFiles(t *testing.T) {
-	const path = "/usr/bin/js" // of the mapping, and of whatever else is opened
+	const path = "/usr/bin/js" // path of the mapping, and of whatever else is opened
 	causes := []struct {
 		cause string // "": it is missing, which is no refusal of a file that need not be there
 		make  func(path string) error
@@ -31,7 +31,7 @@ func TestRefusedFiles(t *testing.T) {
 			if err := os.WriteFile(path, nil, 0o644); err != nil {
 				return err
 			}
-			return os.Truncate(path, maxDebugFile+1) // of all bounds the largest
+			return os.Truncate(path, maxDebugFile+1) // the largest of all bounds
 		}},
 		{"not_regular", func(path string) error { return unix.Mkfifo(path, 0o644) }},
 		{"replaced", func(path string) error { return os.WriteFile(path, nil, 0o644) }},

@@ -28,7 +28,7 @@ type Config struct {
 	Objects   *bpf.Objects           // the kernel side, to which VMs are announced
 	Pool      *proc.Pool             // for reads of processes
 	Attaching *proc.Pool             // in which probes of code are attached; nil if no worker is started
-	Began     time.Duration          // of the agent, CLOCK_MONOTONIC; 0 means now
+	Began     time.Duration          // when the agent began, CLOCK_MONOTONIC; 0 means now
 	Fault     func(s Stage, pid int) // called when a stage begins, for tests that make it panic; nil means nothing
 }
 
@@ -41,11 +41,11 @@ type Resolver struct {
 	log      *slog.Logger
 	objects  *bpf.Objects
 	pool     *proc.Pool     // for reads
-	probes   *attach.Probes // of code
+	probes   *attach.Probes // probes of code
 	images   *library.Keeper[symbolize.FileKey, *Process, image]
 	files    *symbolize.Files
 	kernel   atomic.Pointer[symbolize.Kernel] // nil if kernel symbols cannot be read
-	loaded   *symbolize.Loaded                // of it
+	loaded   *symbolize.Loaded                // loaded code of kernel
 	loads    *attach.LoadedCode               // nil if they cannot be followed
 	modules  map[string]uint64                // where those of kernel end
 	vdso     []byte                           // an ELF file, nil if it cannot be read
@@ -55,7 +55,7 @@ type Resolver struct {
 
 	panics failures // while a process was handled
 	fault  func(s Stage, pid int)
-	reads  readCounts // of targets
+	reads  readCounts // counts of reads of targets
 
 	mapsBytes  atomic.Int64  // memory of all maps of compiled code
 	lookups    atomic.Uint64 // frames that were looked up
@@ -63,7 +63,7 @@ type Resolver struct {
 	firstNamed atomic.Int64  // ns after began at which the first frame of a VM had a name; 0 if none has
 
 	mu       sync.Mutex // guards the rest
-	serial   uint32     // of the last attachment
+	serial   uint32     // serial of the last attachment
 	slots    []uint32   // free
 	attached int
 }

@@ -14,7 +14,7 @@ import (
 type Stats struct {
 	Lookups      uint64            // frames that were looked up
 	Failures     map[string]uint64 // panics by stage, every stage
-	Reads        uint64            // of processes, successful ones
+	Reads        uint64            // successful reads of processes
 	ReadFailures map[string]uint64 // by cause, every cause
 	FirstNamed   time.Duration     // until the first frame of a VM had a name; 0 if none has
 }

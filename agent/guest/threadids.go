@@ -21,7 +21,7 @@ import (
 
 const (
 	threadsPause = 250 * time.Millisecond // between two reads of a list, at least
-	threadsShare = 50                     // of the time, one part in so many is the most that goes into reading a list
+	threadsShare = 50                     // one part in so many of the time is the most that goes into reading a list
 )
 
 // threadList is when the VM's list of threads is read.

@@ -20,8 +20,8 @@ import (
 
 const (
 	threadNamesAge = time.Minute                // after which names are read again, if the process is sampled
-	maxThreadNames = vmruntime.MaxListedThreads // of a process that are kept, and that may be missing
-	maxNamesOfOne  = 16                         // of a thread that are kept: the last ones
+	maxThreadNames = vmruntime.MaxListedThreads // names of a process that are kept, and names that may be missing
+	maxNamesOfOne  = 16                         // names of a thread that are kept: the last ones
 )
 
 // threadNames are what a VM calls its threads.

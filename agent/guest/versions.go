@@ -43,7 +43,7 @@ const (
 // CLOCK_MONOTONIC.
 type CodeVersion struct {
 	vmruntime.Compilation
-	Function, Signature string // of the compiled method
+	Function, Signature string // those of the compiled method
 	// Since is when the VM announced the compilation; if it did not (Announced), when the agent
 	// first met it.
 	Since     time.Duration
@@ -80,7 +80,7 @@ type versions struct {
 	beyond    uint64 // sampled versions for which there was no room
 
 	// The worker's.
-	order []uint32      // of announced: a ring once it is full
+	order []uint32      // order of announced: a ring once it is full
 	next  int           // where in the ring the oldest is
 	fresh []*version    // whose traps are yet to be counted
 	again time.Duration // CLOCK_MONOTONIC: when it may be looked up what became of them

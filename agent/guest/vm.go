@@ -22,13 +22,13 @@ type VM struct {
 	Guest   vmruntime.Process // names what is found there; As returns what else it can do
 	runtime bridge.Runtime
 	records bridge.VM           // what is announced to the kernel side
-	Memory  *proc.Memory        // of the process
+	Memory  *proc.Memory        // memory of the process
 	direct  *proc.Direct        // the same, as Guest reads it
 	Kernel  *bpf.HotspotProcess // what was announced to the kernel side
 	refresh retry.Backoff       // until all kinds of code have been seen
 	mapping unique.Handle[symbol.Mapping]
 	index   codeIndex
-	places  map[place]Name // of compiled code, maxPlaces at most
+	places  map[place]Name // names of places in compiled code, maxPlaces at most
 
 	complete bool          // nothing of its attachment was left for later
 	more     time.Duration // CLOCK_MONOTONIC: when that goes on

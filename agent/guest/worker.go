@@ -27,10 +27,10 @@ type workerState struct {
 	// by start of the mapping: files that lines are read from, nil if there is none
 	sources  map[uint64]*os.File
 	vm       *VM
-	look     attachPace // of looking for a VM
-	attach   attachPace // to the VM that was found
+	look     attachPace // pace of looking for a VM
+	attach   attachPace // pace of attaching to the VM that was found
 	hopeless bool       // there is a VM, and it will not be attached
-	perf     perfMap    // of a VM that is not attached
+	perf     perfMap    // map of a VM that is not attached
 	heldUp   bool       // something that was read for a name did not come in time
 
 	stage   Stage         // what is done now, for the case that it panics
@@ -339,7 +339,7 @@ func (p *Process) namedAfter(at time.Duration) (frames []RawFrame) {
 const (
 	mapsInterval        = 200 * time.Millisecond
 	maxMapsInterval     = 10 * time.Second
-	maxMapsIntervalNoVM = time.Second // of a process that may get a VM
+	maxMapsIntervalNoVM = time.Second // for a process that may get a VM
 )
 
 // readMaps reads p's mappings, unless that was done a moment ago. It never takes another process's

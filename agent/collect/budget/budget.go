@@ -49,7 +49,7 @@ const DefaultShare = 0.01
 
 // Limits are the bounds for a Controller.
 type Limits struct {
-	Share float64      // of the processes' CPU time: 0.01 is 1%
+	Share float64      // part of the processes' CPU time: 0.01 is 1%
 	Fixed profile.Rate // fields that are not 0 are fixed; if none is 0, there is no budget
 	MaxHz int          // ticks a second at most, unless that is fixed; 0 means MaxHz
 }

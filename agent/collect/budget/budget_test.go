@@ -16,8 +16,8 @@ type world struct {
 	// the engine's estimate of a hit after s seconds, as a fraction of the true cost; 0: none
 	belief  func(s int) float64
 	calls   func(s int) float64 // calls a second of CPU time
-	fixed   profile.Rate        // by the user
-	least   float64             // of the budget that must be used in the end
+	fixed   profile.Rate        // rate that the user has fixed
+	least   float64             // least part of the budget that must be used in the end
 	share   float64
 	pausing bool // sampling must have paused, if only before the cost of a hit was known
 	over    bool // the share has no room for the fixed fields

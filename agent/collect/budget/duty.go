@@ -18,8 +18,8 @@ const (
 // observed before it, but not on anything in it. The zero value is observed all the time.
 type Duty struct {
 	Slices int           // one in this many is observed; 0 or 1: probes are attached all the time
-	Length time.Duration // of a slice
-	Begin  time.Duration // of the cycle; this and the next two are CLOCK_MONOTONIC
+	Length time.Duration // length of a slice
+	Begin  time.Duration // begin of the cycle; this and the next two are CLOCK_MONOTONIC
 	From   time.Duration // the slice may begin
 	To     time.Duration // the slice that is observed ends
 	On     bool          // the slice is being observed

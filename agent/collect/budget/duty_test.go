@@ -12,7 +12,7 @@ func TestDuty(t *testing.T) {
 		name          string
 		slices        int
 		within        time.Duration
-		length, cycle time.Duration // of a slice, of a cycle
+		length, cycle time.Duration // those of a slice and of a cycle
 	}{
 		{"as asked", 5, time.Second, 200 * time.Millisecond, time.Second},
 		{"two at least", 1, time.Second, 500 * time.Millisecond, time.Second},

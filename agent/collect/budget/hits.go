@@ -10,7 +10,7 @@ import (
 
 // An Allowance is the maximum cost of a probe's hits.
 type Allowance struct {
-	Share float64 // of the processes' CPU time: 0.01 is 1%
+	Share float64 // part of the processes' CPU time: 0.01 is 1%
 	Part  float64 // the part of that for one of several probes; 0: all
 	// CPUs that the probes may always take, however little the processes use, before it is shared;
 	// 0: none

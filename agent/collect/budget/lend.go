@@ -2,7 +2,7 @@ package budget
 
 // A Claim is the need of one of several kinds that share a budget.
 type Claim struct {
-	Need  float64 // of the processes' CPU time, if every hit is recorded
+	Need  float64 // part of the processes' CPU time, if every hit is recorded
 	Fixed bool    // it keeps its share, whatever it needs, and gets no more
 }
 

@@ -21,8 +21,8 @@ type division struct {
 	tick   time.Duration // what a tick takes of the thread that it interrupts
 	usual  latency
 	strata []*stratum
-	rest   stratum // of processes that have no stratum of their own
-	idle   []*part // of the rest, those without a sample
+	rest   stratum // processes that have no stratum of their own
+	idle   []*part // parts of the rest without a sample
 
 	unsampled []source.Unsampled
 }

@@ -70,7 +70,7 @@ func TestTotals(t *testing.T) {
 	}{{busy, busyTimes}, {small, smallTimes}, {idle, idleTimes}} {
 		d.add([]*profile.Process{p.Process}, p.LifeTime)
 	}
-	d.addOther(fold.RunTime{Ran: time.Millisecond}) // of a process that is not in the profile
+	d.addOther(fold.RunTime{Ran: time.Millisecond}) // run time of a process that is not in the profile
 	d.finish()
 	for i, want := range []time.Duration{time.Second, 20 * time.Millisecond} {
 		if got := time.Duration(busy.Threads[i].CPUTime(period)); !near(got, want) {

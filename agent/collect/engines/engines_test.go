@@ -118,7 +118,7 @@ func TestRecordsOfEngines(t *testing.T) {
 	}
 	e.onCall(s, &bpf.Call{Header: h, Engine: bpf.EnginePage, Callee: 1})
 	e.onCall(s, &bpf.Call{Header: h, Engine: bpf.EnginePage})           // has no name
-	e.onCall(s, &bpf.Call{Header: h, Callee: 1})                        // of no engine
+	e.onCall(s, &bpf.Call{Header: h, Callee: 1})                        // belongs to no engine
 	e.onCall(s, &bpf.Call{Header: h, Engine: bpf.EngineUSDT})           // those bring names
 	e.onCall(s, &bpf.Call{Header: h, Engine: bpf.EngineBranch})         // does not run
 	e.onNamedCall(s, &bpf.NamedCall{Header: h, Engine: bpf.EnginePage}) // those bring none

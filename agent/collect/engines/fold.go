@@ -12,7 +12,7 @@ import (
 // end of their burst, none after flush.
 type counts struct {
 	received, folded uint64
-	taken            uint64 // of the received ones, those that did not come through the ring
+	taken            uint64 // received calls that did not come through the ring
 	discarded        map[string]uint64
 }
 
@@ -20,10 +20,10 @@ type counts struct {
 // NoWindow.
 const (
 	discardUnnamed     = "unnamed"     // the engine has no name for the callee
-	discardStale       = "stale"       // of a VM that the process no longer runs
+	discardStale       = "stale"       // the call is from a VM that the process no longer runs
 	discardFull        = "graph_full"  // an edge beyond fold.MaxEdges
-	discardCalibration = "calibration" // of a burst that measures the cost of a hit; the engine counts it
-	discardTime        = "time"        // of a burst with an impossible time; the engine counts it
+	discardCalibration = "calibration" // the burst measures the cost of a hit; the engine counts it
+	discardTime        = "time"        // the burst has an impossible time; the engine counts it
 )
 
 // noCallDiscards holds every reason, so that a series exists before its first failure.

@@ -27,7 +27,7 @@ func TestCallIdentity(t *testing.T) {
 	call := foldtest.Call(id, bpf.EngineListener, 3, foldtest.JIT(1, 4), foldtest.JIT(2, 8))
 	e.HandleCall(e.state(), call)
 	e.HandleCall(e.state(), call)
-	// of an earlier VM
+	// This call is from an earlier VM.
 	e.HandleCall(e.state(), foldtest.Call(id, bpf.EngineListener, 2, foldtest.JIT(1, 4), foldtest.JIT(2, 8)))
 	// that engine does not run
 	e.HandleCall(e.state(), foldtest.Call(id, bpf.EngineUSDT, 3, foldtest.JIT(1, 4), foldtest.JIT(2, 8)))

@@ -22,18 +22,18 @@ const (
 	hotGuests   = 8  // watched processes
 	hotMethods  = 48 // entries of each
 	hotInterval = time.Second
-	hotFade     = 0.2 // of past samples, every interval
+	hotFade     = 0.2 // part of past samples that is forgotten every interval
 )
 
 // A hotCode finds where calls of the hottest code of the busiest processes arrive. It is the
 // listener engine's source.
 type hotCode struct {
 	engines *Engines
-	name    string // of the engine that it serves
+	name    string // name of the engine that it serves
 
 	// The goroutine that requests entries owns the rest.
 	guests []hotGuest // the busiest first
-	turn   int        // of guests
+	turn   int        // guests handed out so far, in turn
 	made   time.Time
 }
 

@@ -26,7 +26,7 @@ type engineSpec struct {
 	try          func(*Engines) (started, error)
 
 	calls.Traits
-	maxHz        int   // of its ticks; 0 means budget.MaxHz
+	maxHz        int   // highest frequency of its ticks; 0 means budget.MaxHz
 	needsHot     bool  // it needs to know which code is busy: see fold.State.Hot
 	interrupting bool  // its programs interrupt others: see bpf.Options
 	record       uint8 // bpf.Call.Engine or bpf.NamedCall.Engine of its records; 0 if it has none

@@ -21,7 +21,7 @@ const maxFaults = 4096
 // received.
 type fault struct {
 	event   fold.Event
-	address uint64   // of the data; of a write barrier, of the card
+	address uint64   // address of the data; for a write barrier, of the card
 	bases   []uint64 // addresses where objects may begin: the thread's registers
 	stops   uint32   // safepoint count of the VM at the fault
 	process *fold.Process
@@ -38,7 +38,7 @@ func (e *Source) handleFault(s *fold.State, p *fold.Process, o *bpf.Observation,
 // lookUpLater leaves an event, whose first value leads to an object, to the worker.
 func (e *Source) lookUpLater(s *fold.State, p *fold.Process, o *bpf.Observation, event *fold.Event) (wanted bool) {
 	if o.Attachment == 0 || o.Attachment != p.Attachment.Load() {
-		return s.AddEvent(p, o.Pid, o.ClassEpoch, event) // of no VM: the object is unknown
+		return s.AddEvent(p, o.Pid, o.ClassEpoch, event) // The VM is not attached: the object is unknown.
 	}
 	f := fault{process: p, event: *event, address: o.Seen.Values[0], stops: o.Seen.Stops}
 	for _, w := range s.Windows() {

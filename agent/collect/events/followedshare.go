@@ -96,7 +96,7 @@ func (e *Source) chosenTimes() budget.Times {
 		}
 	}
 	if !e.services.Filter {
-		pids, _ := e.services.Root.PIDs() // of those that cannot be read nothing is known
+		pids, _ := e.services.Root.PIDs() // Nothing is known of processes that cannot be read.
 		for _, pid := range pids {
 			add(pid)
 		}

@@ -16,7 +16,7 @@ func TestFollowedShare(t *testing.T) {
 	var f followedShare
 	var now time.Duration
 	c := waitCounts{waits: 1}
-	tick := func(rate float64) uint32 { // of waits a second if all were followed
+	tick := func(rate float64) uint32 { // rate: waits a second if all were followed
 		now += waitsGovernedEvery
 		c.waits += uint64(rate * waitsGovernedEvery.Seconds() / float64(max(f.every, 1)))
 		return f.next(now, c, allowed)

@@ -22,7 +22,7 @@ type eventPlan struct {
 	exact  bool   // they count every event, and are attached only if exact counts are asked for
 	ends   bool   // they report threads and VMs that end, not events: all the time, whatever that costs
 	probes []plannedProbe
-	waits  *ebpf.Map // of waits for locks: those that have begun and not ended, by thread
+	waits  *ebpf.Map // waits for locks that have begun and not ended, by thread
 }
 
 // A plannedProbe is a program and the place for it.

@@ -11,7 +11,7 @@ type planLoad struct {
 	plan  *attachedPlan
 	hits  uint64        // since it was attached
 	rate  float64       // a second, recently
-	count time.Duration // of a hit without a record
+	count time.Duration // time that a hit without a record takes
 	full  float64       // CPUs, if all hits were recorded
 }
 

@@ -42,9 +42,9 @@ type release struct {
 // Bounds on what is kept. Of what is beyond them, holders are not known.
 const (
 	maxHeldLocks    = 256
-	maxReleases     = 1 << 10 // of a lock
-	maxHolders      = 8       // of a lock, that differ
-	maxHolderFrames = 128     // of a stack, 24 bytes each
+	maxReleases     = 1 << 10 // releases that are kept of a lock
+	maxHolders      = 8       // different holders that are kept of a lock
+	maxHolderFrames = 128     // frames that are kept of a stack, 24 bytes each
 	maxAcquired     = 1 << 10 // threads of a lock
 )
 

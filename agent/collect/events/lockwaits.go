@@ -38,7 +38,7 @@ type lockWaits struct {
 	// when the waits began of which an ended window has a part, by thread; the latter of earlier
 	// windows
 	counted, before map[uint32]time.Duration
-	stackOf         map[uint32]*waitingStack // of waits that have not ended, as read last
+	stackOf         map[uint32]*waitingStack // stacks of waits that have not ended, as read last
 }
 
 // A seeding is what was done for a process and the turn of a plan.

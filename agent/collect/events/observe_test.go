@@ -251,8 +251,8 @@ func TestObservationIdentity(t *testing.T) {
 	e.handle(good)
 	e.handle(good)
 	e.handle(good[:len(good)-8])                                                    // cut
-	e.handle(foldtest.Observation(r, bpf.ProbeObservation{What: 99, Every: 1}, "")) // of an unknown kind
-	// of a probe that nobody requested
+	e.handle(foldtest.Observation(r, bpf.ProbeObservation{What: 99, Every: 1}, "")) // an unknown kind
+	// Nobody requested the probe of this one.
 	e.handle(foldtest.Observation(r, bpf.ProbeObservation{What: bpf.ObservedValues}, ""))
 	w.PIDs = map[int]bool{7: true}
 	e.handle(good)

@@ -19,7 +19,7 @@ import (
 // together.
 type attachedPlan struct {
 	eventPlan
-	file    *os.File        // of the library, to attach again; it keeps the file system from being unmounted
+	file    *os.File        // the library, to attach again; it keeps the file system from being unmounted
 	found   [][]foundSite   // by probe; plans of single processes share them
 	sites   [][]attach.Site // by probe, with their cookies
 	cookies []uint32
@@ -27,7 +27,7 @@ type attachedPlan struct {
 	lacks   []string    // what optional probes would have recorded that have no place, a sentence each
 
 	process *guest.Process // the only one that it observes; nil for all that map the library
-	all     *attachedPlan  // of process: the plan for all
+	all     *attachedPlan  // the plan for all processes, if process is set
 	files   *fileProbes    // it is one of these; nil otherwise
 	off     bool           // it observes nothing any more, as processes have plans of their own
 	removed bool           // its probes are being detached, or have been
@@ -38,7 +38,7 @@ type attachedPlan struct {
 	idle     bool          // no process that is known maps the library: hits are of others, which have their own probes
 	every    uint32        // hits of which one is recorded
 	fixed    bool          // so many are wanted, whatever it costs
-	perf     bool          // of perf events: nothing is attached to the library, and it is observed all the time
+	perf     bool          // a plan of perf events: nothing is attached to the library, and it is observed all the time
 	hits     uint64        // when they were last read
 	told     uint64        // hits that were to be recorded, when extra was last computed
 	freed    uint64        // those among them that found a free monitor

@@ -50,11 +50,11 @@ type Probes struct {
 	exit      link.Link   // drops the state of threads that end
 	perf      *perfEvents // nil if none are wanted
 	libraries *library.Keeper[symbolize.FileKey, *guest.Process, eventLibrary]
-	own       *library.Keeper[ownKey, *guest.Process, eventLibrary] // of plans that observe one process
+	own       *library.Keeper[ownKey, *guest.Process, eventLibrary] // libraries of plans that observe one process
 	watches   []*valueWatch
 	watched   *library.Keeper[watchedKey, *guest.Process, valuePlan]
 	values    valueSites
-	loading   guest.PerProcess[retry.Backoff] // of looking for libraries with probes whose values are wanted
+	loading   guest.PerProcess[retry.Backoff] // back-off of looking for libraries with probes whose values are wanted
 	virtual   guest.PerProcess[atomic.Bool]   // virtual threads ran
 	Covers    Coverages                       // when plans were observed
 	draw      func(n int) int                 // a random number from 0 to n-1
@@ -75,7 +75,7 @@ type Probes struct {
 	each      map[uint32]float64 // those that each uses, by the serial of its attachment
 	// addition to a kind's share of the processes' CPU time; negative: other kinds have it
 	lent       [profile.EventKinds]float64
-	now        time.Duration                  // of the governor, CLOCK_MONOTONIC
+	now        time.Duration                  // latest time of the governor, CLOCK_MONOTONIC
 	record     time.Duration                  // what a record took when there were some last
 	spent      bpf.Counts                     // then
 	unattached map[*guest.Process]*fileProbes // that get plans of their own once the agent is attached to their VMs

@@ -247,7 +247,7 @@ type Coverages struct {
 	// gone are the coverages in list of removed plans: the last maxGone, as open windows may have
 	// parts of them.
 	gone             []*fold.Coverage
-	wanted, observed map[string]time.Duration // of earlier ones, by kind
+	wanted, observed map[string]time.Duration // times of earlier ones, by kind
 }
 
 // maxGone bounds the kept coverages of removed plans, some 5 KB each: those of a hundred libraries.

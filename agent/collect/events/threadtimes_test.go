@@ -53,7 +53,7 @@ func TestAddTimes(t *testing.T) {
 			if len(got) != len(tt.want)/2 {
 				t.Fatalf("%+v, want %v", got, tt.want)
 			}
-			const precise = time.Millisecond // of the clocks' distance
+			const precise = time.Millisecond // precision of the distance between the clocks
 			if len(got) > 0 && (got[0].On != tt.want[0] || (got[0].Wall-tt.want[1]).Abs() > precise) {
 				t.Errorf("%+v, want %v", got[0], tt.want)
 			}

@@ -98,7 +98,7 @@ type vmReading struct {
 
 	waiting []bpf.EndedThread // until it was read
 	ended   float64           // bytes
-	cut     float64           // of these, at the end of threads, so that no observed allocation stands for them
+	cut     float64           // part of ended from the end of threads, so that no observed allocation stands for it
 	over    bool              // the VM has ended
 }
 

@@ -21,8 +21,8 @@ import (
 // State use them.
 type virtuals struct {
 	waiting map[virtualThread]*virtualWait
-	frames  int                              // of all
-	ended   map[virtualProcess]time.Duration // of waits that ended, and were not only counted when they began
+	frames  int                              // frames of all waits
+	ended   map[virtualProcess]time.Duration // time of waits that ended, and were not only counted when they began
 }
 
 // A virtualProcess is a process, and a kind of waits of its virtual threads.

@@ -36,7 +36,7 @@ type survey struct {
 	// from surveys
 	until [virtualKinds]time.Duration
 	since [virtualKinds]time.Duration // the first of until
-	known [virtualKinds]time.Duration // of waits that ended after until: it is to be counted once
+	known [virtualKinds]time.Duration // time of waits that ended after until: it is to be counted once
 	last  virtualLook                 // what the last survey found
 	seen  int                         // surveys that succeeded
 	fails int                         // surveys since then that failed
@@ -91,11 +91,11 @@ func (s *survey) any() bool { return s.of(virtualParks) || s.of(virtualBlocks) }
 // Bounds of surveys.
 const (
 	mostSurveyed   = 1024 // threads of a process
-	mostStacks     = 32   // of those that wait, whose stacks are read, which takes some 0.2 ms each
+	mostStacks     = 32   // waiting threads whose stacks are read, which takes some 0.2 ms each
 	mostSeeded     = 512  // threads of the first survey, each with its stack
 	shortestPeriod = 250 * time.Millisecond
 	longestPeriod  = 2 * time.Second // unless surveys take surveyShare of it
-	surveyShare    = 0.05            // of a CPU
+	surveyShare    = 0.05            // part of a CPU
 	surveyStacks   = time.Second     // for the stacks of one survey
 	shortBefore    = 5 * time.Second // that long before it, a survey may stand for
 	mostFailures   = 8               // surveys of a process in a row that fail, before it is given up

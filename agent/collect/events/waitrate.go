@@ -73,9 +73,9 @@ const maxMeans = 1024
 type waitCounts struct {
 	waits, wakings uint64        // that were followed
 	skipped        uint64        // waits that were not
-	records        uint64        // of waits and of wakers
-	observations   uint64        // of all kinds
-	spent          time.Duration // in these
+	records        uint64        // records of waits and of wakers
+	observations   uint64        // observations of all kinds
+	spent          time.Duration // time spent in these
 }
 
 func waitCountsOf(c *bpf.Counts) waitCounts {

@@ -50,7 +50,7 @@ const (
 
 // An askedThread is a thread whose stack is wanted.
 type askedThread struct {
-	id    proc.Identity // of its process
+	id    proc.Identity // identity of its process
 	tid   uint32
 	since uint64
 }

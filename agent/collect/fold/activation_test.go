@@ -14,7 +14,7 @@ func TestActivate(t *testing.T) {
 	for _, c := range []struct {
 		frame  bpf.Frame
 		epoch  uint32
-		method bpf.Frame // of a return address
+		method bpf.Frame // expected method of a return address
 		site   uint32
 		leaf   bpf.Frame
 	}{
@@ -30,7 +30,7 @@ func TestActivate(t *testing.T) {
 		{frame: foldtest.Method('!', 5), method: foldtest.Method('!', 5), leaf: bpf.Frame(uint64(bpf.FrameStub) << 60)},
 		{frame: foldtest.Method('0', 5), method: foldtest.Method('0', 5),
 			leaf: bpf.Frame(uint64(bpf.FrameNative) << 60)},
-		{frame: 1<<64 - 1, method: 1<<64 - 1, leaf: 0xf << 60}, // of an undefined kind
+		{frame: 1<<64 - 1, method: 1<<64 - 1, leaf: 0xf << 60}, // an undefined kind
 	} {
 		caller := guest.RawFrame{Frame: c.frame, Epoch: c.epoch, Kind: guest.RawReturn}
 		a := activate(caller, 40)

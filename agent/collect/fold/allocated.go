@@ -16,7 +16,8 @@ import (
 type Allocated struct {
 	Alive map[uint64]AllocatedThread // threads that ran at the window's end, by the address of the VM's structure
 	Ended float64                    // bytes of those that had ended
-	// of these, the last ones of each thread: no observed allocation can stand for them any more
+	// Cut is the part of Ended from the last ones of each thread: no observed allocation can stand
+	// for them any more.
 	Cut float64
 	// bytes before the agent had attached, where the process began in the window; they are not in
 	// the others

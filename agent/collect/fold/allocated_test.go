@@ -28,7 +28,7 @@ func TestAllocatedDivided(t *testing.T) {
 		allocation(1, "A", 100, false), allocation(1, "B", 300, false), // 800 by the VM: doubled
 		allocation(2, "Large", 500, true), allocation(2, "A", 10, false), // 700: the large one is as it is
 		allocation(3, "Large", 900, true), // 850: the reading was a bit earlier
-		allocation(7, "A", 60, false),     // of one that has ended
+		allocation(7, "A", 60, false),     // the thread has ended
 	} {
 		s.Add(e)
 	}
@@ -55,7 +55,7 @@ func TestAllocatedDivided(t *testing.T) {
 	}
 	for key, want := range map[[2]string]float64{
 		{"1", "A"}: 200, {"1", "B"}: 600, {"2", "Large"}: 500, {"2", "A"}: 200, {"3", "Large"}: 850, {"7", "A"}: 120,
-		{"4", profile.NoSite}: 50, {"0", profile.NoSite}: 55, // of the thread without a number, before, and cut
+		{"4", profile.NoSite}: 50, {"0", profile.NoSite}: 55, // the thread without a number, before, and cut
 	} {
 		if math.Abs(got[key]-want) > 1e-9 {
 			t.Errorf("%v has %v bytes, want %v", key, got[key], want)

@@ -113,7 +113,7 @@ func (t *TopEdges) addBelow(at, from guest.RawFrame, samples uint64) {
 
 // Fade reduces all counts by a fraction, and drops those close to zero.
 func (t *TopEdges) Fade(by float64) {
-	const least = 0.1 // of a sample
+	const least = 0.1 // samples
 	t.All *= 1 - by
 	t.Left *= 1 - by
 	t.Span = time.Duration(float64(t.Span) * (1 - by))
@@ -183,7 +183,7 @@ func (h *HotAddresses) Add(stack []guest.RawFrame, c *guest.JITCode) {
 
 // Fade reduces all counts by a fraction, and drops those close to zero.
 func (h *HotAddresses) Fade(by float64) {
-	const least = 0.1 // of a sample
+	const least = 0.1 // samples
 	h.All *= 1 - by
 	for pc := range h.Samples {
 		if h.Samples[pc] *= 1 - by; h.Samples[pc] < least {

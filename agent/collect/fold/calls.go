@@ -20,8 +20,8 @@ type RawGraph = cct.Graph[guest.RawFrame, struct{}]
 
 // A CallSet is the sampled calls of one process in a window.
 type CallSet struct {
-	Named map[string]*profile.Graph // of engines that name calls, by engine
-	Raw   map[string]*RawGraph      // of the others, by engine
+	Named map[string]*profile.Graph // graphs of engines that name calls, by engine
+	Raw   map[string]*RawGraph      // graphs of the other engines, by engine
 	// Counters is the state of the VM's counters at the beginning of the window, for an engine that
 	// estimates calls.
 	Counters any

@@ -11,11 +11,11 @@ import (
 // window are placed when it closes, with everything learned by then. It belongs to the State that
 // has the process.
 type Chaining struct {
-	Attachment uint32 // of the VM whose frames these are, 0 if there is none
-	Slot       uint32 // of its rate on the kernel side
+	Attachment uint32 // serial of the VM whose frames these are, 0 if there is none
+	Slot       uint32 // slot of its rate on the kernel side
 	Chain      cct.Chain[guest.RawFrame, uint32]
 	WalkRate   *WalkRate
-	generation uint64 // of Chain, at the last call of kernelRate
+	generation uint64 // generation of Chain at the last call of kernelRate
 
 	walk, guess []activation // scratch
 }
@@ -122,7 +122,7 @@ const threeLevels = 3
 func (c *Chaining) Agreement(key []guest.RawFrame) (byDepth, bySite cct.Agreement) {
 	link, ok := activations(nil, key[:len(key)-1], depthsIn(key[len(key)-1]))
 	switch {
-	case !ok: // of a walk that ended at once
+	case !ok: // The walk ended at once.
 	case len(link) == 1: // a stack of one frame
 		byDepth.Whole, bySite.Whole = true, true
 	default:
@@ -140,7 +140,7 @@ type WalkRate struct {
 	Proof        uint8  // walks that must agree with a link's first one: see cct.Chain
 	fixed        bool   // users set Every
 	Draws, Right int    // walks drawn since Every was last adapted, and those of them that were predicted correctly
-	frames       int    // of the drawn walks
+	frames       int    // frames of the drawn walks
 }
 
 const (

@@ -40,7 +40,7 @@ func TestPace(t *testing.T) {
 	for _, c := range []struct {
 		name          string
 		before        uint32
-		right         int // of 100
+		right         int // predicted correctly of 100 walks
 		want, changes int
 	}{
 		{"all right", 8, 100, 16, 1},
@@ -250,7 +250,7 @@ func TestFullChainPlaces(t *testing.T) {
 	if g := p.Chaining.Chain.Generation(); g != 1 {
 		t.Fatalf("forgot %d times", g)
 	}
-	a.linked("0:1@16 1:2@32 2:4@48", 3) // of forgotten contexts
+	a.linked("0:1@16 1:2@32 2:4@48", 3) // their contexts are forgotten
 	var certain, unplaced uint64
 	for path, n := range a.placed(w) {
 		switch {
@@ -406,7 +406,7 @@ func TestTeachCalls(t *testing.T) {
 	}
 	a.learnCalls(p, []caughtCall{
 		hit('d', 64, foldtest.Method('B', 5), 32), hit('e', 80, foldtest.Method('d', 6), 64),
-		hit('f', 96, foldtest.Method('e', 7), 0), hit('f', 0, foldtest.Method('e', 7), 80), // of unknown place
+		hit('f', 96, foldtest.Method('e', 7), 0), hit('f', 0, foldtest.Method('e', 7), 80), // its place is unknown
 	}, 0)
 	a.learnCalls(p, []caughtCall{hit('g', 64, foldtest.Method('B', 5), 32)}, 1) // another method by now
 	for _, link := range []string{"d:6@64 e:1@80", "e:8@80 h:1@96", "e:7@80 f:1@96", "g:1@64 h:1@80"} {

@@ -58,14 +58,14 @@ func TestMeasure(t *testing.T) {
 	for i := range 40 {
 		a.linked(fmt.Sprintf("e:1@32 c:%d@48", i+10), 1) // one link, at many places of the leaf
 	}
-	// of a leaf only in links
+	// This leaf occurs only in links.
 	a.linked("e:1@32 x:1@48", 80)
 	a.linked("f:2@80 f:1@96", 160) // as walked
-	// of a caller only in links
+	// This caller occurs only in links.
 	a.linked("y:1@80 f:1@112", 320)
-	// whose callers are unknown
+	// The callers of these are unknown.
 	a.feed(record{Identity: java, Attachment: 7, Flags: bpf.SampleDepths, User: "h@8", End: bpf.EndRead})
-	// of another VM
+	// This is a sample of another VM.
 	a.feed(record{Identity: java, Attachment: 6, Flags: bpf.SampleDepths, User: "h@8"})
 	a.feed(record{Identity: java, Flags: bpf.SampleDepths, Kernel: []uint64{0xffffffff81000001}})
 	links := &w.Processes[p][ThreadKey(java.PID)].Links

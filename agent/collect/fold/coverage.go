@@ -35,7 +35,7 @@ type Coverage struct {
 	gone     time.Duration // when the plan was removed, 0 if it has not been
 	pieces   []Piece       // the last ones, in order
 	open     bool          // the last one has not ended
-	past     CoverageSums  // of the pieces that have ended
+	past     CoverageSums  // sums of the pieces that have ended
 	why      error         // why it is not observed all the time; nil if it always was
 }
 
@@ -45,16 +45,16 @@ type Piece struct {
 	weight     float64
 	planned    float64       // the weight with which the slice began: its cycle divided by its length
 	slice      uint64        // its number from 1; 0 if the plan is observed all the time
-	length     time.Duration // of the whole slice, as planned
-	cycle      time.Duration // of which the slice was drawn
+	length     time.Duration // length of the whole slice, as planned
+	cycle      time.Duration // cycle of which the slice was drawn
 	again      bool          // the plan is observed all the time, as it was not before
-	into       time.Duration // of a piece that At returned: from its begin to what was seen
+	into       time.Duration // part of a piece that At returned: from its begin to what was seen
 }
 
 // CoverageSums are the sums of a Coverage up to some time.
 type CoverageSums struct {
 	Total    time.Duration // since the plan was first observed
-	Observed time.Duration // of that
+	Observed time.Duration // part of Total in which it was observed
 	covered  float64       // seconds for which the slices were planned to stand
 	spread   float64       // seconds²; multiplied by the variance of rates between slices, it gives that of the sum
 	slices   uint64        // that ended
@@ -66,7 +66,7 @@ type CoverageSums struct {
 // A Slice is a time in which a plan is observed that is not observed all the time.
 type Slice struct {
 	To     time.Duration // its end
-	Weight float64       // of an event in it
+	Weight float64       // weight of an event in it
 	Length time.Duration // as planned
 	Cycle  time.Duration // from which it was drawn
 }
@@ -281,7 +281,7 @@ func (p *coveredPart) within(rates map[uint64]float64) float64 {
 
 // CoveredParts are the parts of all coverages, and of the recorded events, in a window.
 type CoveredParts struct {
-	began time.Duration // of the window
+	began time.Duration // begin of the window
 	ended time.Duration
 	of    map[*Coverage]coveredPart
 	lost  float64 // the share of the events, of all kinds together, that was lost
@@ -418,7 +418,7 @@ func (parts *CoveredParts) note(c *Coverage) (sentence string, ok bool) {
 
 // An ObservedPart says what an event stands for. The zero one stands for one event.
 type ObservedPart struct {
-	Cover *Coverage // of its plan; nil if its probe is always attached
+	Cover *Coverage // coverage of its plan; nil if its probe is always attached
 	Piece
 }
 

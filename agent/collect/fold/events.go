@@ -45,10 +45,10 @@ type Events struct {
 	sums     map[*Coverage]*mainSums // the key nil is for events that are observed all the time
 	overflow uint64                  // events that lost their labels
 	unclear  EventSums               // waits that count as waits for work, though their reason is unknown
-	away     awayTimes               // of threads that had not come back to a CPU when the window ended
+	away     awayTimes               // times of threads that had not come back to a CPU when the window ended
 	times    []profile.ThreadTime
-	seen     map[uint32]*EventSums // of Rows, by thread id: ThreadTime.Seen
-	causes   map[*EventSums]string // of Rows, once they are named: OffCPU
+	seen     map[uint32]*EventSums // sums of Rows by thread id: ThreadTime.Seen
+	causes   map[*EventSums]string // causes of Rows once they are named: OffCPU
 	locked   lockTimes
 	looks    map[bool]*lookSums // Locks: of waits for monitors, and of others
 	order    order              // Allocations
@@ -60,13 +60,13 @@ type mainSums struct {
 	rates    map[uint64]float64 // per second, by slice
 	events   uint64
 	sum      float64
-	variance float64 // of the sum, from drawing one event in several
+	variance float64 // variance of the sum, from drawing one event in several
 }
 
 // A namedThread is a thread under one of its names.
 type namedThread struct {
 	tid uint32
-	nth uint8 // of Events.comms
+	nth uint8 // index in Events.comms
 }
 
 // An EventKey is what distinguishes rows.
@@ -74,7 +74,7 @@ type EventKey struct {
 	Context cct.NodeID
 	namedThread
 	profile.EventLabels
-	cover   *Coverage // of the event's plan; nil if it was observed all the time
+	cover   *Coverage // coverage of the event's plan; nil if it was observed all the time
 	waker   wakerID
 	lengths Lengths // LengthsLooked, LengthsSliced, or 0
 }
@@ -91,10 +91,10 @@ type Event struct {
 	Every  uint32 // one in this many was drawn; Moment
 	Nth    int    // its number among the events of one execution: 0 is the first
 	Part   ObservedPart
-	Delay  time.Duration // of a wait, for which it stands with its like
+	Delay  time.Duration // delay of a wait, for which it stands with its like
 	// more of a wait for a lock; nil if it is as long as Delay and nobody was seen to have the lock
 	Lock   *LockWait
-	Length Lengths // of a wait for a lock
+	Length Lengths // where the length of a wait for a lock is from
 	waker  wakerID
 	// VMThread is the address of the VM's structure for the thread: of an allocation.
 	VMThread uint64

@@ -19,7 +19,7 @@ func TestFollowedExtents(t *testing.T) {
 		name string
 		kind profile.EventKind
 		do   func(c *Coverage, id proc.Identity)
-		lost uint64 // of 10
+		lost uint64 // lost ones of 10 events
 		want string
 	}{
 		{"all the time", profile.Pauses, func(c *Coverage, id proc.Identity) {

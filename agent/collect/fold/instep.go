@@ -34,7 +34,7 @@ type order struct {
 	threads                   map[uint32]*sequence
 	equal, expected, variance float64 // pairs
 
-	first   site // of all events
+	first   site // site of the first of all events
 	several bool // sites
 	last    map[uint32]*recentEnds
 	alike   int // events that came like one of the few before of their thread

@@ -33,7 +33,7 @@ type JoinOptions struct {
 type Joiner struct {
 	opt      JoinOptions
 	stack    []guest.RawFrame // scratch
-	splicing splicing         // of partial walks
+	splicing splicing         // splices partial walks
 
 	// Processes without a VM share one rate.
 	native     *WalkRate
@@ -161,15 +161,15 @@ type Sample struct {
 	Stack []guest.RawFrame // innermost first, as far as known
 	// the callers of the user's innermost frame are missing until complete is called
 	cut bool
-	// of Stack, innermost: frames that the thread's previous sample did not have; 0 if they are not
-	// counted
+	// fresh is how many innermost frames of Stack the thread's previous sample did not have; 0 if
+	// they are not counted.
 	fresh int
 	// innermost frames that the thread's previous sample did not have; 0 if not counted
 	certainty  profile.Certainty
 	link       bool                             // the user's frames are a link; Stack may have more of them, for checks
 	partial    bool                             // the other user frames come from the thread's previous sample
-	attachment uint32                           // the process's VM
-	code       *guest.JITCode                   // of the process
+	attachment uint32                           // serial of the process's VM
+	code       *guest.JITCode                   // code of the process
 	right      [len(profile.ContextLevels)]bool // partial, if contexts are checked
 }
 

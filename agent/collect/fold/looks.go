@@ -17,7 +17,7 @@ type Lengths uint8
 const (
 	LengthsKnown  Lengths = iota // the wait was seen from its begin until its end, or until now
 	LengthsLater                 // only its begin was seen: the length is counted as one of the following
-	LengthsSliced                // of a wait that ended in the slice in which it had begun, which was counted then
+	LengthsSliced                // the wait ended in the slice in which it had begun, and its length was counted then
 	LengthsLooked                // what a Look stands for: Every is Moment
 )
 

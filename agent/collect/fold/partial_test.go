@@ -24,7 +24,7 @@ func TestPartialCountsEntries(t *testing.T) {
 		{"a:1 b:1 a:1 b:1 c:1", 0, 0}, // a b a b c
 		{"a:1 b:1 a:2", 1, 0},         // a b a: returned twice
 		{"b:1 a:1 b:1 c:1", 2, 1},     // and b c again
-		{"a:1 b:2 d:1", 3, 0},         // of the outer b
+		{"a:1 b:2 d:1", 3, 0},         // called by the outer b
 	} {
 		end, base := bpf.EndKnown, uint32(0)
 		if s.base == 0 || s.frames == 0 {

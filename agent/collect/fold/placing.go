@@ -44,7 +44,7 @@ type waitingNode struct {
 type waitingStack struct {
 	frames []guest.RawFrame
 	user   int      // frames[user] is the leaf
-	depths []uint32 // of the leaf and its caller
+	depths []uint32 // depths of the leaf and its caller
 }
 
 func (n waitingNode) stack() (s waitingStack) {

@@ -40,10 +40,10 @@ type Process struct {
 }
 
 const (
-	// of the time for which a process has been known, one part in so many is what new work waits,
-	// and
+	// New work waits one part in pauseShare of the time for which a process has been known, and no
+	// longer than maxPause.
 	pauseShare = 20
-	maxPause   = time.Second // no longer than this
+	maxPause   = time.Second
 )
 
 // pauseOf is how long new work of a process waits for more of it, if the process was noticed then,
@@ -82,8 +82,8 @@ func Earlier(a, b *Process) int {
 
 // Bounds on named frames, each about 150 bytes with its map entry.
 const (
-	MaxNames  = 1 << 18 // of all processes; frames beyond it stay unnamed, and are counted, until windows close
-	TrimNames = 1 << 14 // of a process: above it, names that no window needs are forgotten when one closes
+	MaxNames  = 1 << 18 // names of all processes; frames beyond it stay unnamed, and are counted, until windows close
+	TrimNames = 1 << 14 // names of a process: above it, those that no window needs are forgotten when one closes
 )
 
 // Want requests the names of those frames of a stack that were not requested yet, and reports
@@ -125,7 +125,7 @@ func (p *Process) Trim(needed map[guest.RawFrame]struct{}, total *int64) {
 
 const (
 	strangersPeriod = 10 * time.Second // in which the list of threads is read once for an unknown thread
-	maxStrangers    = 4096             // of a process in a period
+	maxStrangers    = 4096             // strangers of a process in a period
 )
 
 // strangers are the sampled threads of a process that are not known. Most are not Java threads.

@@ -40,7 +40,7 @@ const maxThreadTimes = 1 << 16
 // A LifeTime is the run time of a process's threads in a window.
 type LifeTime struct {
 	Threads map[uint32]RunTime // by thread
-	Rest    RunTime            // of threads beyond the bound
+	Rest    RunTime            // sum of the threads beyond the bound
 }
 
 // addRunTime adds to the run time of a thread in the window.

@@ -17,8 +17,8 @@ import (
 // Bounds of what is kept of threads until their invocations end.
 const (
 	maxSlowParts    = 256     // waits and samples of a thread, each 56 bytes: the last ones
-	maxSlowThreads  = 1 << 12 // of all processes
-	maxSlowContexts = 1 << 16 // of a process
+	maxSlowThreads  = 1 << 12 // threads of all processes
+	maxSlowContexts = 1 << 16 // contexts of a process
 )
 
 // SlowCalls keeps what threads did until their invocations of a method end, and gives the slowest
@@ -122,7 +122,7 @@ func (c *SlowCalls) Wait(s *State, p *Process, epoch uint32, e *Event, wait *Wai
 	}
 	c.note(s, p, epoch, e.TID, e.Thread, e.Stack, slowPart{
 		since: wait.Since, ready: ready, until: wait.Until, state: wait.State, sp: wait.SP, away: wait.Away,
-		weight: cmp.Or(wait.DelayWeight, wait.Weight), // of the whole wait
+		weight: cmp.Or(wait.DelayWeight, wait.Weight), // weight of the whole wait
 	})
 }
 

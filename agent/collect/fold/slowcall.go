@@ -25,7 +25,7 @@ type SlowCall struct {
 	Cut      bool // what its thread did first is forgotten
 
 	thread string
-	tree   *Tree // of parts; nil until a window has it
+	tree   *Tree // tree of the parts; nil until a window has it
 	parts  []slowPart
 }
 

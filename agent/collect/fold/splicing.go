@@ -18,9 +18,9 @@ const keptStacks = 1024
 
 type keptStack struct {
 	tid     uint32
-	start   uint64 // of the process, as exec
+	start   uint64 // start of the process, like exec
 	exec    uint32
-	serial  uint32           // of the sample, 0 if nothing is kept
+	serial  uint32           // number of the sample, 0 if nothing is kept
 	missing int              // unknown outermost frames, as the sample that had them was lost
 	user    []guest.RawFrame // the others, innermost first
 }

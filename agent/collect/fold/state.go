@@ -15,7 +15,7 @@ import (
 // nil ones are not called.
 type StateOptions struct {
 	Join        JoinOptions            // NewState sets PlaceWaiting and Want
-	MaxContexts int                    // of all windows together
+	MaxContexts int                    // most contexts of all windows together
 	Submit      func(p *guest.Process) // makes a worker handle p soon
 	Flush       func(*State)           // folds samples that wait for more records, because a window or a process ends
 	// calls Need for frames whose names must be kept, in addition to those of windows
@@ -47,7 +47,7 @@ type State struct {
 	executed map[int]execution    // by pid: programs that were not sampled yet
 	windows  map[*Window]struct{} // open
 	closing  map[*Window]struct{} // closed, and not yet named
-	contexts int                  // of all windows
+	contexts int                  // contexts of all windows
 	urgent   bool                 // processes in Dirty must not wait
 	oldest   uint64               // time of the oldest record since the last Submit, or noTime
 	latest   time.Duration        // when a process was noticed, a program executed or classes unloaded, CLOCK_MONOTONIC
@@ -117,7 +117,7 @@ func (s *State) Process(h *bpf.Header) *Process {
 
 // An execution is a program that a process has begun to run.
 type execution struct {
-	start uint64 // of the process
+	start uint64 // start of the process
 	exec  uint32
 	comm  [16]byte // its name
 }

@@ -17,7 +17,7 @@ import (
 type Wait struct {
 	Since, Until time.Duration // CLOCK_MONOTONIC
 	Delay        time.Duration // the last part of it, in which the thread waited for a CPU
-	State        string        // of the thread before: cause.Blocked, …
+	State        string        // state of the thread before: cause.Blocked, …
 	Weight       float64       // how many waits it stands for; 0 if only its last part was drawn
 	DelayWeight  float64       // the same of that part; 0 if it is not different
 	Away         bool          // the thread has not come back

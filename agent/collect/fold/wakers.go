@@ -20,7 +20,7 @@ type Waker struct {
 	Kernel   string
 	Process  *Process // nil if it is not profiled
 	PID, TID uint32
-	Comm     string // of the process
+	Comm     string // name of the process
 	Thread   string
 	Epoch    uint32
 	Stack    []guest.RawFrame // innermost first; without the user's frames if the process is not profiled

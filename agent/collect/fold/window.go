@@ -44,7 +44,7 @@ type Window struct {
 	// OnBefore is how long threads had been on a CPU when the window began, by their ids. It is nil
 	// if nobody looked, as where another window ended.
 	OnBefore map[uint32]ThreadOn
-	ended    map[*Process]profile.ThreadTime // of threads that ended in the window, where waits are recorded
+	ended    map[*Process]profile.ThreadTime // times of threads that ended in the window, where waits are recorded
 
 	// For a closing window whose samples are given their contexts.
 	placing map[*Process]*Placing // begun, and perhaps not finished

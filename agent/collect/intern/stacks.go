@@ -51,7 +51,7 @@ type Stacks struct {
 	now    func() time.Duration // CLOCK_MONOTONIC
 
 	current  *generation
-	last     *generation   // of the seed before, until no record has it
+	last     *generation   // generation of the seed before, until no record has it
 	reseeded time.Duration // when the seed was changed
 	limit    int           // maxKnown
 

@@ -40,9 +40,9 @@ type Recorder[P, R comparable] struct {
 	threads int
 	cells   int
 	leftOut map[P]int  // threads that have no lane
-	counted int        // of these, those that there was no room for
+	counted int        // threads in leftOut for which there was no room
 	none    *thread[R] // stands for each of them
-	bound   int        // of cells, 0 for maxCells: tests have less
+	bound   int        // most cells, 0 for maxCells: tests have less
 }
 
 // A thread is what is known of one.

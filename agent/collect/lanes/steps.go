@@ -65,8 +65,8 @@ type canvas struct {
 	index  map[string]int // in causes
 	times  [][]float64    // by cause, then by step: ns
 	exists []float64      // by step: how long the thread existed in it
-	room   []float64      // of that, what no wait has
-	total  float64        // of exists
+	room   []float64      // part of exists that no wait has
+	total  float64        // sum of exists
 }
 
 // row returns the times of a cause.

@@ -42,7 +42,7 @@ type Source interface {
 
 // Options of an Engine.
 type Options struct {
-	Share float64 // of the processes' CPU time that windows may take
+	Share float64 // part of the processes' CPU time that windows may take
 	Root  proc.Root
 	Now   func() time.Duration // CLOCK_MONOTONIC
 	Log   *slog.Logger

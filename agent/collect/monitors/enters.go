@@ -26,7 +26,7 @@ const (
 	enterGuests  = 4           // watched JVMs, the busiest ones
 	enterMethods = 128         // compiled versions of each that are searched, the hottest
 	surveyTime   = time.Second // for a survey of them; there is one per this time
-	enterFade    = 0.1         // of samples, every second: what is hot stays long enough to be surveyed
+	enterFade    = 0.1         // part of samples forgotten every second: what is hot stays long enough to be surveyed
 )
 
 // enterWhat is EventLabels.What of uncontended acquisitions of monitors.
@@ -65,7 +65,7 @@ type enterGuest struct {
 // EntersOptions connect Enters to the source of events.
 type EntersOptions struct {
 	Heaps *ebpf.Map   // the layout of objects of JVMs: bpf.ProbeObjects.Heaps
-	Share float64     // of the JVMs' CPU time, for watching
+	Share float64     // part of the JVMs' CPU time for watching
 	Fades func() bool // reports whether another source fades the counts of busy code
 }
 

@@ -35,7 +35,7 @@ const (
 // A stretch is an Observation with the time of the thread's own code in it.
 type stretch struct {
 	*Observation
-	hits  float64 // of all sites
+	hits  float64 // hits of all sites
 	own   float64 // estimated time of the thread's own code
 	error float64 // standard error of that time according to the clock
 }

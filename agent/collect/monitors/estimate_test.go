@@ -11,8 +11,8 @@ type simulation struct {
 	*rand.Rand
 	rates []float64
 	trap  float64 // true time in seconds
-	said  float64 // according to calibration
-	noise float64 // of a window's traps, as a fraction of them
+	said  float64 // trap time according to calibration
+	noise float64 // noise of the time of a window's traps, as a fraction of it
 	stall float64 // share of windows that are interrupted for half a millisecond
 }
 
@@ -57,8 +57,8 @@ func TestRates(t *testing.T) {
 		name    string
 		rates   []float64
 		windows [][]int
-		within  float64 // of shares, relative
-		total   float64 // of the sum of rates
+		within  float64 // relative error bound of shares
+		total   float64 // relative error bound of the sum of rates
 	}{
 		{"hot ones", []float64{3e6, 1.5e6, 1e6, 0.5e6}, [][]int{{0, 1, 2}, {1, 2, 3}, {0, 2, 3}, {0}, {3}}, 0.10, 0.6},
 		{"far apart", []float64{3e6, 3e5, 3e4, 3e3, 300}, [][]int{{0, 1}, {1, 2}, {2, 3}, {3, 4}, {1}, {3}, {4}}, 0.2,

@@ -180,7 +180,7 @@ func (f *fixture) withoutClass(t *testing.T) {
 	for _, test := range []struct {
 		name   string
 		reg    uint32
-		serial uint32 // of the heap
+		serial uint32 // serial of the heap
 	}{{"no register", 1 << 20, 7}, {"another heap", raxOffset, 8}} {
 		name := test.name
 		site.kernel.Reg = test.reg

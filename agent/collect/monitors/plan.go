@@ -53,7 +53,7 @@ func (s *standing) rate() float64 {
 type plan struct {
 	surveyed map[Place]int
 	live     map[pair]*standing
-	turn     int // of all windows
+	turn     int // windows of all kinds so far
 }
 
 func newPlan() *plan { return &plan{surveyed: map[Place]int{}, live: map[pair]*standing{}} }

@@ -25,7 +25,7 @@ type record struct {
 
 // A missed counts windows without observations, within a second.
 type missed struct {
-	at      time.Duration // of the first, CLOCK_MONOTONIC
+	at      time.Duration // time of the first, CLOCK_MONOTONIC
 	void    int           // code changed or threads ended during the watch, or the debug registers were in use
 	skipped int           // the budget had no room
 }
@@ -92,15 +92,15 @@ type Acquisition struct {
 	Place
 	Class string  // "" if it could not be read
 	Times float64 // estimated
-	Hits  int     // of breakpoints: the base of the estimate
+	Hits  int     // hits of breakpoints: the base of the estimate
 }
 
 // A Summary is what acquisitions are estimated from.
 type Summary struct {
 	Windows int // measuring ones
 	Hits    int
-	Places  int           // that were hit
-	Cost    time.Duration // of the process's CPU time, for these windows and for surveys
+	Places  int           // places that were hit
+	Cost    time.Duration // process CPU time for these windows and for surveys
 	// windows and surveys without a result: code changed, threads ended, or debug registers were in
 	// use
 	Void    int

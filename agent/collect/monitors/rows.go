@@ -68,7 +68,7 @@ func (s Summary) missing() string {
 
 // enterFrame returns the frame of a thread at a place, in a VM whose code begins at low.
 func enterFrame(p Place, low uint64) bpf.Frame {
-	const idBits = 28 // of a compile id in a frame (sample.h)
+	const idBits = 28 // bits of a compile id in a frame (sample.h)
 	return bpf.Frame(uint64(bpf.FrameJIT)<<60 | uint64(p.Version&(1<<idBits-1))<<32 | uint64(uint32(p.Address-low)))
 }
 

@@ -21,7 +21,7 @@ const overrun = 2
 type Window struct {
 	Sites    []Site        // up to MaxSites
 	Threads  []int         // ids
-	Duration time.Duration // of wall time
+	Duration time.Duration // wall time
 }
 
 // A Hit is one recorded acquisition.
@@ -44,7 +44,7 @@ type Result struct {
 	Walks  []Walk        // contexts of some of them
 	Ran    time.Duration // CPU time of the thread during the hits, if there was one thread; 0 if unknown
 	Traps  time.Duration // the approximate part of it that hits took
-	Cost   time.Duration // of the process's CPU time: all hits, and setting and removing the breakpoints
+	Cost   time.Duration // process CPU time: all hits, and setting and removing the breakpoints
 }
 
 // longEnough is how long a thread must have run with breakpoints so that the time of setting and
@@ -91,7 +91,7 @@ func (r *Result) read(w *bpf.MonitorWatch, sites int, trap, armed time.Duration)
 func (r *Result) walk(record []byte, number uint64, o *bpf.Observation) {
 	if bpf.DecodeObservation(record, o) != nil || o.Seen.Count < 2 || o.Seen.Values[0] != number ||
 		o.Seen.Values[1] >= MaxHits {
-		return // of another watch, or not a record of a watch
+		return // The record is from another watch, or from no watch.
 	}
 	r.Walks = append(r.Walks, Walk{int(o.Seen.Values[1]), append([]byte(nil), record...)})
 }

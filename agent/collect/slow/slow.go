@@ -28,7 +28,7 @@ import (
 type Options struct {
 	PIDs   []int // JVMs, up to hotspot.MaxProcesses
 	Method hotspot.Method
-	Share  float64 // of each process's CPU time that breakpoints may take
+	Share  float64 // part of each process's CPU time that breakpoints may take
 }
 
 // A Source is the source of invocations.
@@ -40,7 +40,7 @@ type Source struct {
 
 	mu      sync.Mutex
 	stopped time.Duration // CLOCK_MONOTONIC: when recording ended; 0: it has not
-	started counts        // of what was seen before
+	started counts        // counts of what was seen before
 	least   time.Duration
 	dropped int   // records that cannot be decoded
 	last    *look // when the last window ended that another one follows; nil if none did

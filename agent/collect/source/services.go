@@ -15,12 +15,12 @@ import (
 
 // Services are what an agent does for its sources.
 type Services struct {
-	Owner       *fold.Owner // of what is known of processes and windows
+	Owner       *fold.Owner // owner of what is known of processes and windows
 	Resolver    *guest.Resolver
 	Objects     *bpf.Objects
 	Pool        *proc.Pool     // for reads of targets
 	Libraries   *proc.Pool     // for reads of libraries, and for attaching to them
-	Watcher     *watch.Watcher // of all that sets hardware breakpoints
+	Watcher     *watch.Watcher // watcher that all share that set hardware breakpoints
 	Breakpoints attach.BreakpointPolicy
 	Root        proc.Root
 	Log         *slog.Logger

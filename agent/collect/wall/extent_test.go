@@ -15,10 +15,10 @@ func TestExtents(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
 		p      *profile.Process
-		what   string // of the exact wait
+		what   string // cause of the exact wait
 		wall   time.Duration
-		known  time.Duration // of it
-		waited time.Duration // of off-CPU time, all and known
+		known  time.Duration // known part of wall
+		waited time.Duration // off-CPU time, all and known
 		seen   time.Duration
 		why    string
 	}{

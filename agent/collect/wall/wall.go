@@ -217,7 +217,7 @@ type union struct {
 type rowKey struct {
 	context cct.NodeID
 	tid     int
-	name    string // of the thread
+	name    string // name of the thread
 	profile.EventLabels
 }
 

@@ -17,8 +17,8 @@ import (
 type MapWriter struct {
 	Root     proc.Root
 	Identity proc.Identity
-	Path     string // of its map
-	Dir      string // of the process in Root
+	Path     string // path of its map
+	Dir      string // directory of the process in Root
 	t        testing.TB
 }
 

@@ -98,14 +98,14 @@ func isLink(st *unix.Stat_t) bool { return st.Mode&unix.S_IFMT == unix.S_IFLNK }
 // A walk is a path of which each component is looked at where it really is.
 type walk struct {
 	at    int    // the directory that is reached: a descriptor with O_PATH, or AT_FDCWD
-	path  string // of it, for errors
+	path  string // path of that directory, for errors
 	dir   unix.Stat_t
 	rest  string
 	links int
 
 	// for an entry of a directory, and for the directory itself: then there is no entry
 	rule  func(dir, entry *unix.Stat_t) error
-	mode  uint32 // of what is made
+	mode  uint32 // mode of what is made
 	makes int
 }
 

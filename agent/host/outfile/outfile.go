@@ -67,7 +67,7 @@ type destination struct {
 	stat           unix.Stat_t
 	name, tempName string
 	temp           *os.File
-	mode           uint32 // of the new file
+	mode           uint32 // mode of the new file
 }
 
 // open creates a file next to path that is yet to be written.

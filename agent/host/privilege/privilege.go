@@ -35,7 +35,7 @@ type System struct {
 
 // A Plan is what the agent keeps.
 type Plan struct {
-	Keep     []cap.Value // of those that it holds
+	Keep     []cap.Value // capabilities that it keeps of those that it holds
 	Admin    string      // why CAP_SYS_ADMIN is kept; "" if it is not
 	Bounding bool        // the bounding set can be emptied
 }

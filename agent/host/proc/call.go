@@ -44,8 +44,8 @@ type call struct {
 	abandoned bool
 	hung      *target // set when abandoned for being late
 
-	// Of a Direct, which uses a call again for its next read.
-	number  uint64    // of the read
+	// A Direct uses these, as it uses a call again for its next read.
+	number  uint64    // number of the read
 	watched uint64    // number of the read that clock is of
 	clock   callClock // belongs to Pool.watch
 }

@@ -14,7 +14,7 @@ func TestCounted(t *testing.T) {
 	for _, c := range []struct {
 		name     string
 		from, to moment
-		want     time.Duration // of 240 ms
+		want     time.Duration // part of 240 ms that counts
 	}{
 		{"the kernel says nothing", moment{}, moment{}, 240 * ms},
 		{"the target does not answer", moment{state: stateBlocked}, moment{state: stateBlocked}, 240 * ms},

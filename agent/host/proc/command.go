@@ -14,7 +14,7 @@ type Launch struct {
 	Environment []string // NAME=VALUE
 	Directory   string   // working directory, as seen from the process's root
 	Hostname    string   // content of /etc/hostname in the process's root
-	Refused     []error  // of the files above: those that are there and were not opened, see Refused
+	Refused     []error  // errors of the files above that are there and were not opened, see Refused
 }
 
 // variable returns the value of an environment variable.
@@ -145,7 +145,7 @@ type javaCommand struct {
 	main       string // class or file
 	file       bool
 	properties map[string]string
-	arguments  []string // of the application
+	arguments  []string // arguments of the application
 }
 
 // maxOptions bounds the words of a variable with options.

@@ -116,7 +116,7 @@ func explain(pid int, doing string, err error) error {
 // in a target has brought out.
 type PanicError struct {
 	Value any
-	Stack []byte // of the goroutine, from where it was recovered
+	Stack []byte // stack of the goroutine, from where it was recovered
 }
 
 func (e *PanicError) Error() string { return fmt.Sprintf("the agent panicked: %v", e.Value) }

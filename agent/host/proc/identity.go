@@ -29,7 +29,7 @@ const nsPerTick = 1_000_000_000 / userHZ
 // gets there.
 type Identity struct {
 	PID   int
-	Start uint64 // of the thread group leader, ns of CLOCK_BOOTTIME
+	Start uint64 // start of the thread group leader, ns of CLOCK_BOOTTIME
 	// task->self_exec_id: changes with each execve; 0 if the identity is from /proc, which does not
 	// show it
 	Exec uint32

@@ -18,7 +18,7 @@ import (
 // A Mapping is one line of /proc/PID/maps.
 type Mapping struct {
 	Start, Limit uint64 // addresses: [Start, Limit)
-	Offset       uint64 // of Start in the file, bytes
+	Offset       uint64 // position of Start in the file, bytes
 	Dev          uint64 // as in unix.Stat_t: use unix.Major and unix.Minor
 	Inode        uint64 // 0: no file behind it
 	Path         string // hostile: a path as the process's mount namespace has it, or "[vdso]", "//anon", ""

@@ -15,8 +15,8 @@ type PoolOptions struct {
 	MaxStuck int // abandoned calls, each holding a thread, at which no more are begun: 32
 	// abandoned calls to processes of one Owner at which no more are begun: 4; of one user: 16
 	MaxOwnerStuck int
-	Deadline      time.Duration   // of one call, not counted what it waits for a CPU: 2 s
-	FirstDeadline time.Duration   // of the first call of a kind to a process: 100 ms
+	Deadline      time.Duration   // limit of one call, not counted what it waits for a CPU: 2 s
+	FirstDeadline time.Duration   // limit of the first call of a kind to a process: 100 ms
 	Backoff       time.Duration   // first quarantine of a target that hung, doubled each time: 10 s
 	MaxBackoff    time.Duration   // longest quarantine: 10 min
 	Owner         func(int) Owner // whose a process is; nil asks /proc
@@ -57,7 +57,7 @@ type Pool struct {
 type kind uint8
 
 const (
-	general kind = iota // of files, on any file system, and of /proc
+	general kind = iota // calls for files, on any file system, and for /proc
 	present             // reads of pages that were there a moment ago
 	absent              // reads of pages that were not: somebody has to supply them
 	kinds

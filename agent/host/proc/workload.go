@@ -15,8 +15,8 @@ type Workload struct {
 	// same when the process is started again, and from one version to the next, unless there is
 	// nothing to go by but the id of a container.
 	Service     string
-	Application string // of a JVM: see Application.Name
-	Main        string // of a JVM: its main class or jar
+	Application string // for a JVM: see Application.Name
+	Main        string // for a JVM: its main class or jar
 	Unit        string // systemd unit
 
 	// Of a process in a container:
@@ -171,7 +171,7 @@ func placeOf(cgroup []byte) place {
 
 // placeIn looks through the components of a path, from the innermost outwards.
 func placeIn(path string) (p place) {
-	payload := false // of a container that the unit starts: Podman puts it below the unit, whose name lasts longer
+	payload := false // in a container that the unit starts: Podman puts it below the unit, whose name lasts longer
 	for path != "" {
 		i := strings.LastIndexByte(path, '/')
 		name := path[i+1:]

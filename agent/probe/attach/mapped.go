@@ -11,7 +11,7 @@ import (
 
 // MappedLimits bound the opened files of a process.
 type MappedLimits struct {
-	Files int   // of one process; a JVM has 20, a browser 300
+	Files int   // files of one process; a JVM has 20, a browser 300
 	Size  int64 // bytes of one; debug builds of large libraries have 400 MB
 }
 

@@ -27,7 +27,7 @@ type Standing struct {
 // standing are the breakpoints of a thread.
 type standing struct {
 	group []int    // descriptors, the leader first
-	hits  []uint64 // of each, that were made up for
+	hits  []uint64 // hits of each that were made up for
 }
 
 // NewStanding returns breakpoints at up to MaxStanding addresses, in no thread yet.

@@ -352,7 +352,7 @@ const branchKinds = unix.PERF_SAMPLE_BRANCH_USER | unix.PERF_SAMPLE_BRANCH_ANY_C
 
 // A RawEvent is an event of a CPU's own, as its PMU's format files in /sys describe it.
 type RawEvent struct {
-	Type   uint32 // of the PMU
+	Type   uint32 // type of the PMU
 	Config uint64
 }
 

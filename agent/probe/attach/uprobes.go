@@ -20,7 +20,7 @@ import (
 // A Site is one place of a probe in a file.
 type Site struct {
 	Offset       uint64 // in the file, bytes
-	RefCtrOffset uint64 // of the probe's semaphore in the file, exactly as in its note; 0 if none
+	RefCtrOffset uint64 // position of the probe's semaphore in the file, exactly as in its note; 0 if none
 	Cookie       uint64 // identifies the site to the program
 	// OwnsStack says that the code there is known to keep nothing below the stack pointer, or is
 	// never executed. If it is not set, Attach requires a proof where it matters: see

@@ -74,7 +74,7 @@ type file[V any] struct {
 	prepared bool          // value holds what prepare left
 	ended    chan struct{} // closed when the attempt to attach has ended; nil without one
 	settled  bool          // there will be no other attempt
-	failure  error         // of the last attempt
+	failure  error         // error of the last attempt
 	value    V             // also guarded by Keeper.mu when it changes
 
 	attached bool // guarded by Keeper.mu, or nobody uses the file

@@ -38,7 +38,7 @@ type Returns struct {
 
 // A Missed is a call of the callee whose return no site observes.
 type Missed struct {
-	Address  uint64 // of the call, in the file's addresses
+	Address  uint64 // address of the call, in the file's addresses
 	Function string
 	Reason   string
 }

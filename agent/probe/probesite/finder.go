@@ -25,7 +25,7 @@ type Finder struct {
 	// landmarks are functions that were found without symbols, by their names. If there are any,
 	// symbols cannot be used to find the function around an address.
 	landmarks map[string]function
-	lookups   int // of functions without symbols
+	lookups   int // searches for functions without symbols
 }
 
 // New returns a finder for a file; bytes is what the file was opened with.
@@ -96,8 +96,8 @@ var (
 // A Site is a place for a uprobe in a file.
 type Site struct {
 	Offset       uint64 // in the file, bytes: where the probe goes
-	RefCtrOffset uint64 // of the note's semaphore in the file; 0 if there is none. Every attachment must pass it
-	Address      uint64 // of the instruction, in the file's addresses
+	RefCtrOffset uint64 // the note's semaphore in the file; 0 if there is none. Every attachment must pass it
+	Address      uint64 // address of the instruction, in the file's addresses
 
 	Function string // symbol of the function around it, as the linker has it; "" if unknown
 	// Clone is "constprop" or "isra" if Function is a copy of the requested function that the
@@ -105,7 +105,7 @@ type Site struct {
 	// split, are not where the ABI has them.
 	Clone string
 
-	Kind     Kind // of the instruction
+	Kind     Kind // kind of the instruction
 	Emulated bool // by the kernel: see Finder.Emulates
 
 	// Call is the address of the call before the site, 0 for other sites.
@@ -114,7 +114,7 @@ type Site struct {
 	// the end of the call.
 	Distance int
 
-	Args []elffile.Operand // of a note
+	Args []elffile.Operand // operands of a note
 }
 
 // sorted sorts sites by address and leaves one for each.

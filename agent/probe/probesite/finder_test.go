@@ -188,7 +188,7 @@ func TestEmulates(t *testing.T) {
 
 // After registers were overwritten, the needed arguments are still there, and the return address.
 func TestEntriesWith(t *testing.T) {
-	// of JDK 11: the third argument's register is used
+	// This code is from JDK 11: the third argument's register is used.
 	const enter = "f30f1efa 488d9780000000 31c0 f0480fb132 4885c0 7401 90 c3"
 	for _, test := range []struct {
 		name, code string

@@ -17,7 +17,7 @@ type vmImage struct {
 	routines []routine // a call is "e8 @" and the name of another
 	natives  []nativeEntry
 	nulls    uint64 // content before the table of JNI instead of nulls
-	entries  int    // of that table
+	entries  int    // number of entries of that table
 	enter    string // the function for MonitorEnter there
 }
 

@@ -13,7 +13,7 @@ type listing struct {
 	start uint64
 	code  []byte
 	at    []uint32        // offsets of the instructions, ascending
-	kinds []Kind          // of them
+	kinds []Kind          // kinds of the instructions
 	joins map[uint32]bool // offsets of branch targets within this function
 	// why instructions end before the code does; nil if they do not. Otherwise joins may lack some
 	cut error

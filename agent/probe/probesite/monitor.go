@@ -117,7 +117,7 @@ func (w *window) enter(release int) (MonitorEnter, verdict) {
 	object, inMemory := x.Args[0].(x86asm.Mem)
 	next, inRegister := x.Args[1].(x86asm.Reg)
 	if !inMemory || !inRegister || object.Index != 0 || object.Segment != 0 || next < x86asm.RAX || next > x86asm.R15 {
-		return MonitorEnter{}, isOther // of 32 bits, or of an array's element: not a mark word
+		return MonitorEnter{}, isOther // The operand has 32 bits, or is an array's element: it is not a mark word.
 	}
 	l := lock{object: object, next: next}
 	for n := w.n - 2; n >= 0; n-- {

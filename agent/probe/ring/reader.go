@@ -35,7 +35,7 @@ type Reader struct {
 	deadline time.Time
 	record   []byte
 	flushes  atomic.Uint64 // calls of Flush
-	flushed  atomic.Uint64 // of them, those that Next has answered
+	flushed  atomic.Uint64 // number of these calls that Next has answered
 	closed   atomic.Bool
 	stats    struct{ pauses, unfinished atomic.Uint64 }
 

@@ -25,7 +25,7 @@ type buffer struct {
 }
 
 const (
-	headerSize = 8       // of a record: its length with the flags, and an offset that readers do not use
+	headerSize = 8       // header of a record: its length with the flags, and an offset that readers do not use
 	busyFlag   = 1 << 31 // BPF_RINGBUF_BUSY_BIT: the record is being written
 	deadFlag   = 1 << 30 // BPF_RINGBUF_DISCARD_BIT: it was given up
 )

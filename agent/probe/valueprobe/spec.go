@@ -11,8 +11,8 @@ import (
 // A Spec is what a user asks for.
 type Spec struct {
 	Library        string // file name, or the end of a path, of the only file that is meant; "" for any
-	Provider, Name string // of a USDT probe
-	Symbol         string // of a function, if there is no Name
+	Provider, Name string // those of a USDT probe
+	Symbol         string // name of a function, if there is no Name
 	Values         []Value
 	Every          uint32 // executions of which one is read; 0: the budget decides
 }
@@ -57,9 +57,9 @@ type Form uint8
 const (
 	Number Form = iota
 	Text        // the value is the address of bytes
-	Symbol      // of a HotSpot Symbol
-	Klass       // of a HotSpot Klass; its name is recorded
-	Class       // of an object in HotSpot's heap; the name of its class is recorded
+	Symbol      // the value is the address of a HotSpot Symbol
+	Klass       // the value is the address of a HotSpot Klass; its name is recorded
+	Class       // the value is the address of an object in HotSpot's heap; the name of its class is recorded
 )
 
 var formNames = [...]string{Text: "str", Symbol: "symbol", Klass: "klass", Class: "class"}
@@ -99,8 +99,8 @@ type Value struct {
 	Followed uint8              // how many of these
 	Offset   int32              // bytes added in the end
 	Form     Form
-	Size     int8 // of a Number: bytes, negative if signed; 0: as wide as its operand, or 8 bytes
-	Length   Term // of a Text: bytes; the zero Term if a zero byte ends it
+	Size     int8 // size of a Number: bytes, negative if signed; 0: as wide as its operand, or 8 bytes
+	Length   Term // length of a Text: bytes; the zero Term if a zero byte ends it
 }
 
 // String is the value as Parse takes it.

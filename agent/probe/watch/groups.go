@@ -15,7 +15,7 @@ const maxGroups = 64
 // those of a pool differ in a number. The zero value is of none.
 type Groups struct {
 	Threads
-	groupOf map[int]string      // of threads that ran
+	groupOf map[int]string      // groups of threads that ran
 	groups  map[string]*History // by name
 }
 

@@ -22,8 +22,8 @@ type Request struct {
 	// are left out. nil means those that ran lately, which takes some 10 us a thread twice a
 	// second.
 	Threads  []int
-	Duration time.Duration // of wall time, up to MaxDuration
-	Hits     int           // of all addresses and threads together: the watch ends with the last one
+	Duration time.Duration // wall time, up to MaxDuration
+	Hits     int           // hits of all addresses and threads together: the watch ends with the last one
 	// Overrun is how many hits each breakpoint has at most: a busy agent ends watches late. 0 means
 	// Hits.
 	Overrun int

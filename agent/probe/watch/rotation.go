@@ -21,7 +21,7 @@ func (r *Rotation[T]) Next(all []T, n int) (turn []T) {
 	}
 	r.left = slices.DeleteFunc(r.left, func(e T) bool {
 		if len(turn) == n || slices.Contains(turn, e) {
-			return false // of this round or the next: its turn comes
+			return false // It is an element of this round or the next: its turn comes.
 		}
 		turn = append(turn, e)
 		return true

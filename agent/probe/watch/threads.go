@@ -14,7 +14,7 @@ import (
 // Bounds on what is read to learn which threads run.
 const (
 	refresh    = 500 * time.Millisecond
-	maxThreads = 4096 // of a process, 5 to 10 us each; the others are not watched
+	maxThreads = 4096 // threads of a process, 5 to 10 us each; the others are not watched
 	maxTables  = 64   // processes; the one that was not asked for longest is forgotten
 )
 

@@ -30,7 +30,7 @@ type Watcher struct {
 	room    chan struct{} // one element for each watch
 
 	mu      sync.Mutex
-	number  uint64                // of the last watch
+	number  uint64                // number of the last watch
 	watched map[int]chan struct{} // pids; closed when the watch is over
 }
 
@@ -57,12 +57,12 @@ type Observer struct {
 	program Program
 	ends    *ring.Reader
 	done    chan struct{} // the goroutine that reads ends is gone
-	trap    time.Duration // of a hit, without the program
+	trap    time.Duration // time that a hit takes, without the program
 
 	mu     sync.Mutex
 	open   map[uint64]chan struct{} // closed when the watch with that number reached its limit
-	runs   uint64                   // of the program
-	ns     uint64                   // in it
+	runs   uint64                   // runs of the program
+	ns     uint64                   // time in the program
 	arming time.Duration
 }
 

@@ -40,7 +40,7 @@ type Source struct {
 	first, last *Reading
 	middles     exact.Middles[*Reading]
 	notes       []string
-	symbol      func(vmruntime.Frame) symbol.Symbol // of a method
+	symbol      func(vmruntime.Frame) symbol.Symbol // returns the symbol of a method
 }
 
 // New returns a source that has read nothing yet.

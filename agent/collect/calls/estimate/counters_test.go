@@ -70,7 +70,7 @@ func TestScaleOfTime(t *testing.T) {
 	const codes = 30
 	in := &Input{Duration: 10, CPU: 10, Period: 1. / 400}
 	alone := func(m MethodID) []Copy { return []Copy{{Method: m, Parent: -1, BCI: -1}} }
-	rate := 200 * in.Period / in.CPU / edgeTime / 4 // of 200 samples at the edge
+	rate := 200 * in.Period / in.CPU / edgeTime / 4 // calls a second of an edge that has 200 samples at it
 	for range codes {
 		counted, compiled, other := MethodID(len(in.Methods)), MethodID(len(in.Methods)+1), MethodID(len(in.Methods)+2)
 		in.Methods = append(in.Methods, Profile{

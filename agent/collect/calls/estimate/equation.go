@@ -104,7 +104,7 @@ func newLeastSquares(n int) *leastSquares {
 func (s *leastSquares) step(x []float64, equations []equation) float64 {
 	const (
 		iterations = 40
-		tolerance  = 1e-5 // of the residual's squared norm; more is wasted, as the next round has other weights
+		tolerance  = 1e-5 // relative bound on the residual's squared norm; less is wasted: the next weights differ
 	)
 	s.start(x, equations)
 	first := s.norm()

@@ -156,7 +156,7 @@ type codeWalk struct {
 	id        CodeID
 	most      float64   // calls a second that the code has time for
 	rates     []float64 // by copy: how often a second it is run through
-	variances []float64 // of their logarithms
+	variances []float64 // variances of the logarithms of rates
 	found     []found
 	inferred  float64 // calls a second, of found
 }

@@ -9,7 +9,7 @@ import (
 // A hearing combines the observations of all windows.
 type hearing struct {
 	codes []heard         // by CodeID
-	pairs map[pair]*joint // of codes in the same windows
+	pairs map[pair]*joint // pairs of codes in the same windows
 }
 
 // A pair is two codes.
@@ -139,7 +139,7 @@ type heard struct {
 // A sound is one window's observation of a code.
 type sound struct {
 	length float64 // planned length in seconds; 0 if unknown
-	hits   float64 // of the code
+	hits   float64 // number of hits of the code
 	armed  float64 // CPU seconds of the threads
 	free   float64 // the part of armed that hits did not take
 	// full says that the window's end is not known: it ended with its last permitted hit, and a

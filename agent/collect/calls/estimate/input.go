@@ -21,7 +21,7 @@ type Place struct {
 // An Input is what is known about one process at the end of a window of time. References to unknown
 // codes or methods, and invalid numbers, are ignored.
 type Input struct {
-	Duration float64 // of the window: seconds of wall time
+	Duration float64 // length of the window: seconds of wall time
 	// CPU is the CPU seconds of the process's threads in the window: the same threads and the same
 	// clock as Armed of Windows. 0 means that of the Edges' samples.
 	CPU     float64
@@ -62,7 +62,7 @@ type Profile struct {
 // A Site is a call in a method's bytecode.
 type Site struct {
 	BCI   int32
-	Count float64 // of executions, whatever was called
+	Count float64 // number of executions, whatever was called
 	// Targets are the methods that were called, with their parts of Count. A single callee has all
 	// of Count. Calls that the VM did not count by target are missing from the sum.
 	Targets []Target
@@ -107,7 +107,7 @@ type Code struct {
 type Copy struct {
 	Method MethodID
 	Parent int32 // index in Copies; -1 for the first
-	BCI    int32 // of the call in the parent that was inlined; -1 for the first
+	BCI    int32 // bytecode index of the call in the parent that was inlined; -1 for the first
 	// Calls are the bytecodes of the calls that the code makes, in ascending order. If the VM does
 	// not distinguish them from other places with debug information, they are all such places.
 	Calls []int32

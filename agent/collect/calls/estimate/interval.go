@@ -83,7 +83,8 @@ const widest = 1e6
 // factor returns by how much a rate may be higher or lower, in 95 of 100 cases, if its logarithm
 // has that variance.
 func factor(variance float64) float64 {
-	// of Student's t with five degrees of freedom: profiles that are wrong make long tails
+	// t95 is a quantile of Student's t with five degrees of freedom: profiles that are wrong make
+	// long tails.
 	const t95 = 2.57
 	if f := math.Exp(t95 * math.Sqrt(variance)); f < widest { // false for NaN, too
 		return f

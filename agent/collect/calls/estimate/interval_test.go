@@ -25,7 +25,7 @@ func TestIntervals(t *testing.T) {
 		name   string
 		listen int // seconds
 		simulated
-		held     float64 // of the calls, at least
+		held     float64 // least share of the calls whose interval contains the truth
 		narrowed float64 // the median factor, at most
 	}{
 		{"nothing heard", 0, simulated{codes: 300, seconds: 10}, 0.94, 10},
@@ -122,7 +122,7 @@ func TestUseCounters(t *testing.T) {
 			Methods: []Profile{
 				{Invocations: 1000, Entered: 100, EntersKnown: true, Known: true, Covered: 1, Sites: []Site{
 					{BCI: 3, Count: 4000, Rate: 400, Targets: []Target{{callee, 4000}}},
-					{BCI: 7, Count: 3000, Rate: 0, Targets: []Target{{other, 3000}}}, // of an earlier phase
+					{BCI: 7, Count: 3000, Rate: 0, Targets: []Target{{other, 3000}}}, // counts of an earlier phase
 				}}, {}, {},
 			},
 			Codes: append([]Code{

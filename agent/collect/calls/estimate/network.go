@@ -32,7 +32,7 @@ type link struct {
 	// is the variance of its logarithm.
 	perEntry, spread float64
 	covered          float64 // share of the calls that perEntry covers, 0 to 1
-	share            float64 // of the entries into to
+	share            float64 // share of the entries into to
 	calls            []int32 // indexes of calls
 	profile          float64 // perEntry before observations
 	// calls per second of CPU time that the VM counted in the window, 0 if unknown; the variance of

@@ -21,8 +21,8 @@ const (
 
 // Variances of logarithms.
 const (
-	edgeVariance = 0.5 // of the edge time, among the codes of a program
-	bodyVariance = 4.  // of the body time, among the codes of a program
+	edgeVariance = 0.5 // variance of the edge time, among the codes of a program
+	bodyVariance = 4.  // variance of the body time, among the codes of a program
 	// programVariance is that of the body time among programs: an error that all codes of a program
 	// share.
 	programVariance = 2.5

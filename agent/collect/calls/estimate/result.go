@@ -35,7 +35,7 @@ type Call struct {
 // A Rate is how often a Code is entered.
 type Rate struct {
 	PerSecond float64
-	Variance  float64  // of its logarithm; +Inf if nothing is known
+	Variance  float64  // variance of its logarithm; +Inf if nothing is known
 	Evidence  Evidence // the kind of fact that it mostly follows from
 }
 

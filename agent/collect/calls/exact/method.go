@@ -9,7 +9,7 @@ import (
 // several epochs, and once per class loader. Profiles merge methods of one name. A Method may also
 // be a marker, which is not a method.
 type Method struct {
-	Addr  uint64 // of the VM's Method structure
+	Addr  uint64 // address of the VM's Method structure
 	Epoch uint32 // how many times the VM had unloaded classes; structures are reused after that
 }
 

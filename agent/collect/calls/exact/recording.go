@@ -41,7 +41,7 @@ type Allocation struct {
 
 // A Class is a class as the VM knows it while it is loaded.
 type Class struct {
-	Addr  uint64 // of the VM's Klass structure
+	Addr  uint64 // address of the VM's Klass structure
 	Epoch uint32 // as in Method
 }
 

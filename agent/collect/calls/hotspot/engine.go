@@ -23,13 +23,13 @@ const (
 	maxGuests     = 4                     // with breakpoint windows, the busiest ones; others are estimated without
 	planInterval  = time.Second           // between plans of what to listen to
 	planAhead     = 3 * time.Second       // the time that a plan is made for
-	listenLongest = 20 * time.Millisecond // of one window
-	listenHits    = 64                    // of one window
+	listenLongest = 20 * time.Millisecond // longest time of one window
+	listenHits    = 64                    // most hits of one window
 	listenWindows = 40                    // a second and process, at most
-	keptWindows   = 2048                  // of a process, each some kB
+	keptWindows   = 2048                  // windows kept for a process, each some kB
 	heardLately   = time.Minute           // the observations that plans use: processes change
 	meetInterval  = planInterval / 10     // between checks for JVMs that have just started
-	fade          = 0.2                   // of past samples, every planInterval
+	fade          = 0.2                   // part of past samples that is forgotten every planInterval
 )
 
 // Runtime is the name of the runtime whose VMs the engine estimates calls for, as in the table of
@@ -51,7 +51,7 @@ type Engine struct {
 
 	mu      sync.Mutex
 	guests  map[*fold.Process]*jvm
-	bucket  budget.Bucket // of processes' CPU time that windows may take now
+	bucket  budget.Bucket // CPU time of processes that windows may take now
 	planned time.Duration // when it was filled last, CLOCK_MONOTONIC
 }
 
@@ -59,7 +59,7 @@ type Engine struct {
 type jvm struct {
 	heard       []observedWindow      // oldest first
 	last        reading               // the last one; belongs to the worker that handles the process
-	limits      *profile.InlineLimits // of the VM's inliner, nil until they are read; belongs to the same worker
+	limits      *profile.InlineLimits // limits of the VM's inliner, nil until they are read; belongs to the same worker
 	credibility profile.Credibility   // from the last plan
 
 	// The goroutine that plans and opens windows owns these.
@@ -67,7 +67,7 @@ type jvm struct {
 	since      time.Duration // CLOCK_MONOTONIC: when it was first met
 	planAgain  time.Duration // CLOCK_MONOTONIC: when to plan again
 	income     float64       // the share of the process's CPU time that windows may take, seconds a second
-	windowCost time.Duration // of recent windows, on average
+	windowCost time.Duration // average cost of recent windows
 	due        time.Duration // CLOCK_MONOTONIC: of the next window
 	failed     bool          // the agent panicked over it: it is estimated without windows
 

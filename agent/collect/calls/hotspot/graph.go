@@ -108,7 +108,7 @@ func (e *Engine) keep(g *guest.VM, p *fold.Process, own *jvm) {
 // A task is the input for an estimate of one process in one window.
 type task struct {
 	process *fold.Process
-	top     fold.TopEdges // of all threads
+	top     fold.TopEdges // busy edges of all threads
 	since   time.Duration // beginning of the window, CLOCK_MONOTONIC
 	length  time.Duration
 	reading reading

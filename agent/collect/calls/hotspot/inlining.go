@@ -85,7 +85,7 @@ func (in *input) inlining(r *estimate.Result) (*profile.Inlining, error) {
 	if err != nil {
 		return nil, fmt.Errorf("name callees: %w", err)
 	}
-	next := func() string { // of the next place; "" if it has no name
+	next := func() string { // returns the name of the next place; "" if it has none
 		f := frames[0]
 		frames = frames[1:]
 		return f.Function + f.Signature

@@ -29,7 +29,7 @@ type input struct {
 	estimate.Input
 	guest   *guest.VM
 	vm      vmruntime.CallCounter
-	epoch   uint32           // of classes, when it is made
+	epoch   uint32           // epoch of classes when the input is made
 	entries []listener.Entry // by CodeID; entries with Address 0 cannot have breakpoints
 	methods []uint64         // by MethodID: addresses
 
@@ -42,10 +42,10 @@ type input struct {
 
 // losses are what the input of an estimate lacks.
 type losses struct {
-	samples  float64 // of call sites beyond the bounds
+	samples  float64 // samples of call sites beyond the bounds
 	gone     float64 // samples in compilations that no longer exist, or in methods of unloaded classes
 	code     int     // compilations that were sampled or observed, and no longer exist
-	windows  int     // of breakpoints, on such compilations
+	windows  int     // windows of breakpoints on such compilations
 	threads  int     // windows in which threads were left out; they are used all the same
 	compiled int     // compilations beyond maxEstimated
 	methods  int     // methods beyond maxProfiled

@@ -216,7 +216,7 @@ func TestFadingKeepsRates(t *testing.T) {
 // The sizes of callees and the time in their prologues come along with the calls.
 func TestCallees(t *testing.T) {
 	in := inputOf(t, &countingVM{})
-	in.Edges[len(in.Edges)-1].AtEdge = 4 // of samples of 10 ms
+	in.Edges[len(in.Edges)-1].AtEdge = 4 // number of samples, 10 ms each
 	in.vm = &namingVM{}
 	in.profiles[step].Calls[0].Receivers = []vmruntime.Receiver{{Target: leaf, Count: 1400}, {Target: run, Count: 300}}
 	out, err := in.inlining(estimate.Estimate(&in.Input, estimate.Options{}))

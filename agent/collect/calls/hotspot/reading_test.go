@@ -170,10 +170,10 @@ func TestKeptEstimate(t *testing.T) {
 		{&jvm{kept: calls.Estimated{Windows: 7}, keptAt: 14 * time.Second, keptSince: 12 * time.Second},
 			context.DeadlineExceeded,
 			"the estimate of the calls of process 9 was not ready in time: they cover only 2s of the window"},
-		// of the next window
+		// These estimates are of the next window, and of an earlier one.
 		{&jvm{keptAt: 16 * time.Second, keptSince: 15 * time.Second}, context.DeadlineExceeded, ""},
 		{&jvm{keptAt: 9 * time.Second, keptSince: 5 * time.Second}, context.DeadlineExceeded, ""},
-		// of a longer window
+		// This estimate is of a longer window.
 		{&jvm{keptAt: 14 * time.Second, keptSince: 5 * time.Second}, context.DeadlineExceeded, ""},
 	} {
 		kept, ok := test.own.until(test.err, of)

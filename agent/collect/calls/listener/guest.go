@@ -13,7 +13,7 @@ import (
 
 // An Entry is the address where calls of a compiled method arrive.
 type Entry struct {
-	Address uint64 // of the first instruction that all calls execute: behind the check of the receiver's class
+	Address uint64 // address of the first instruction that all calls execute: behind the check of the receiver's class
 	Version uint32 // as in vmruntime.Site; 0 if it has none
 }
 

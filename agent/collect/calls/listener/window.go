@@ -17,9 +17,9 @@ const (
 
 // A Window limits how long to watch.
 type Window struct {
-	Duration time.Duration // of wall time, up to MaxDuration
-	// of all entries and threads together: the window ends with the last one; up to the constant
-	// MaxHits
+	Duration time.Duration // wall time, up to MaxDuration
+	// MaxHits is how many hits all entries and threads have together: the window ends with the last
+	// one. It is at most the constant MaxHits.
 	MaxHits int
 	Deliver bool // put the calls into the agent's event stream, too (struct call)
 }

@@ -34,8 +34,8 @@ var (
 // An accuracy is the result of one run of a program.
 type accuracy struct {
 	overlap, plain float64 // with the exact graph; plain without weights
-	cost           float64 // of the CPU time, as the engine has it
-	ratio          float64 // of the CPU time for the same work, without sampling 1; as good as the machine is quiet
+	cost           float64 // share of the CPU time, as the engine has it
+	ratio          float64 // CPU time for the same work, 1 without sampling; as good as the machine is quiet
 	samples, edges int
 	rate           profile.Rate // the last one
 }

@@ -49,7 +49,7 @@ func (h *hitCost) observe(c *bpf.Call) {
 		h.add(c.Header.Time - before.time)
 	}
 	if !ok && len(h.last) >= maxThreads {
-		clear(h.last) // of threads that ended, mostly
+		clear(h.last) // mostly threads that have ended
 	}
 	if h.last == nil {
 		h.last = map[thread]hit{}

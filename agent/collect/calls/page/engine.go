@@ -55,13 +55,13 @@ const upkeep = 10 * time.Second
 type Engine struct {
 	*host
 	objects bpf.BurstObjects
-	inner   *ebpf.MapSpec // of a page
+	inner   *ebpf.MapSpec // spec of a page
 	probes  *probes
 	hit     hitCost
 	weigher weigher
-	tick    time.Duration // of an interruption, without the program
+	tick    time.Duration // time that an interruption takes, without the program
 
-	mu    sync.Mutex // of what follows
+	mu    sync.Mutex // guards what follows
 	ticks *attach.Ticks
 	hz    int
 }

@@ -30,7 +30,7 @@ const (
 type guest struct {
 	peer   *peer
 	serial uint32 // unique among all connections, never 0: what calls carry
-	name   string // of the VM, chosen by the process
+	name   string // name of the VM, chosen by the process
 	code   *codeMap
 
 	// Used by an Engine.

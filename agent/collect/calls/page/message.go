@@ -38,14 +38,14 @@ type method struct {
 	begin      uint64 // address in the guest
 	time       uint64 // ns, CLOCK_MONOTONIC
 	size       uint32 // bytes, never 0
-	line       uint32 // of the method in its file, 0 if unknown
+	line       uint32 // line of the method in its file, 0 if unknown
 	name, file []byte // chosen by the process; point into the packet
 	sites      []site
 }
 
 // A site is a call in the code of a method.
 type site struct {
-	offset uint32 // of the return address from the code's begin
+	offset uint32 // distance of the return address from the code's begin
 	line   uint32
 }
 
@@ -151,7 +151,7 @@ func parseNamed(b []byte) (*named, error) {
 type refusal uint32
 
 const (
-	refusedVersion   refusal = 1 + iota // of the protocol
+	refusedVersion   refusal = 1 + iota // the version of the protocol is another one
 	refusedMalformed                    // the first message is not a hello
 	refusedUnwanted                     // the process is not profiled
 	refusedFull                         // too many guests

@@ -20,7 +20,7 @@ import (
 // Bounds on connections, both accepted ones and those still in the handshake.
 const (
 	maxConnections = bpf.MaxPageGuests + 64
-	maxOfUser      = bpf.MaxPageGuests / 2 // of one user, so that no user takes all
+	maxOfUser      = bpf.MaxPageGuests / 2 // connections of one user, so that no user takes all
 )
 
 // A host is the agent's side of a socket for VMs: it accepts them, reads what they register and

@@ -35,7 +35,7 @@ type TimerOptions struct {
 const (
 	drainEvery = 20 * time.Millisecond // a ring of 4096 then holds 200,000 timings a second
 	takeAtMost = 1 << 16               // timings at a time, about: the others stay in their rings
-	maxNames   = 4096                  // of versions of a guest
+	maxNames   = 4096                  // names of versions of a guest
 	maxOfName  = 64                    // versions, and loops, of a method of a guest
 )
 
@@ -49,7 +49,7 @@ type Timer struct {
 	*host
 	opt TimerOptions
 
-	mu    sync.Mutex // of what follows, and of timed
+	mu    sync.Mutex // guards what follows, and timed
 	taken uint64
 	lost  map[string]uint64 // by processes that have disconnected
 	last  [2]float64        // Cost of the process that disconnected last, ns
@@ -63,7 +63,7 @@ type timed struct {
 	memory  *memory
 	pid     int
 	methods map[uint32]*timedMethod
-	names   map[[2]uint32]string // of versions, by method and version
+	names   map[[2]uint32]string // names of versions, by method and version
 	cost    [calibrations]sampler
 	lost    map[string]uint64
 }

@@ -139,7 +139,7 @@ func checkTimed(t *testing.T, timer *Timer, list []timing.Timing, truth map[[3]u
 	stats := timer.Stats()
 	got := map[[3]uint32]uint64{}
 	shortest := map[[3]uint32]time.Duration{}
-	var whole, parts time.Duration // of nest
+	var whole, parts time.Duration // times of nest
 	for _, one := range list {
 		key := [3]uint32{timedNames[one.Region.Method], uint32(one.Version.ID), one.Region.Loop}
 		got[key]++

@@ -54,7 +54,7 @@ func TestMemory(t *testing.T) {
 		rawEntry(1, 7, 1, 0, 100, 100, 1),
 		rawEntry(9, 7, 1, 0, 100, 100, 1),                // another's number
 		rawEntry(3, 7, 1, 2, 100, 101, 1),                // more parts than whole
-		rawEntry(4, 7, 1, 2, 100, 90, 0),                 // of nothing
+		rawEntry(4, 7, 1, 2, 100, 90, 0),                 // no iterations
 		rawEntry(5, 7, 1, 0, uint64(25*time.Hour), 0, 1), // for ever
 		rawEntry(6, 7, 2, 2, 100, 90, 4))
 	drain()

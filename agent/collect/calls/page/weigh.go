@@ -23,7 +23,7 @@ import (
 // subtracted.
 type weigher struct {
 	mu      sync.Mutex
-	rate    profile.Rate // of the last ticks that were not paused
+	rate    profile.Rate // rate of the last ticks that were not paused
 	threads map[thread]*burst
 
 	calibrations uint64 // samples that only measure the cost of a hit
@@ -37,7 +37,7 @@ type burst struct {
 	number   uint64
 	samples  int      // planned
 	weighs   bool     // it is planned to have enough calls for a rate
-	at       position // of the latest sample
+	at       position // position of the latest sample
 	owed     float64  // ticks that no sample of earlier bursts answered
 	answered float64  // the part of owed and at.ticks that handed-out samples stand for
 }

@@ -17,7 +17,7 @@ const maxBuild = 256 << 20
 // A build is what the file of one interpreter contains: a program such as php8.2 or python3.11, or
 // libruby-3.1.so. Addresses are those of the file.
 type build struct {
-	language int // of languages
+	language int // index in languages
 	segments elffile.Segments
 	sites    []site
 	php      phpBuild

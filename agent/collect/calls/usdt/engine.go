@@ -48,7 +48,7 @@ type Engine struct {
 	interrupt atomic.Int64 // ns that an interrupt of its CPU takes from a process
 	measured  int          // how often measuring it was tried; owned by keep
 
-	stop     context.CancelFunc // of keep
+	stop     context.CancelFunc // ends keep
 	kept     chan struct{}      // closed when keep has ended
 	listened chan struct{}      // closed when listen has ended
 	serving  sync.WaitGroup     // windows
@@ -68,7 +68,7 @@ type Engine struct {
 	closings int             // windows that are being closed
 	opened   uint64          // windows
 	own      time.Duration   // CPU time of this process for windows
-	retired  totals          // of processes that have ended
+	retired  totals          // totals of processes that have ended
 	notes    []string
 	closed   bool
 }

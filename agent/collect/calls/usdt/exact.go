@@ -18,7 +18,7 @@ import (
 type Count struct {
 	engine *Engine
 	guest  *guest
-	links  []link.Link // of the window that stays open
+	links  []link.Link // probes of the window that stays open
 }
 
 var (

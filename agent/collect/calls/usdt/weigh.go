@@ -19,7 +19,7 @@ import (
 // effect.
 type weigher struct {
 	mu     sync.Mutex
-	period time.Duration // of CPU time, from tick to tick
+	period time.Duration // CPU time from tick to tick
 	stride int
 	held   map[uint32]*burst // by pid; of at most MaxUSDTGuests processes
 	ends   map[uint32]cut    // by pid, as many: the latest burst whose window was closed before it had its samples

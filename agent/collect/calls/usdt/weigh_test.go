@@ -64,7 +64,7 @@ func TestWeigh(t *testing.T) {
 func TestWeighCut(t *testing.T) {
 	for _, test := range []struct {
 		name   string
-		number uint64 // of the burst that was cut
+		number uint64 // number of the burst that was cut
 		lasted time.Duration
 		gaps   uint32
 		want   float64 // calls

@@ -26,7 +26,7 @@ const (
 	shortSlice   = 100 * time.Millisecond // where the budget has no room for more
 	firstSlice   = time.Millisecond       // what a slice costs at least: setting breakpoints and removing them
 	mostHits     = attach.MaxBreakpointHits
-	manyHits     = 200                   // of slices together, which show how often a method is called
+	manyHits     = 200                   // hits of slices together that show how often a method is called
 	mostSlowed   = 0.05                  // part of the threads' time that breakpoints may take while they stand
 	countIdle    = 20 * time.Millisecond // between slices while nothing can be counted
 	takePatience = time.Second           // for slices to end
@@ -56,7 +56,7 @@ type Count struct {
 	Calls    float64       // estimated from what was observed
 	Error    float64       // standard error of Calls; 0 if all of the time was observed
 	Time     time.Duration // since the last Take
-	Observed time.Duration // of Time
+	Observed time.Duration // part of Time that was observed
 }
 
 // Profile is the count as calls of the method by unknown callers.
@@ -83,7 +83,7 @@ type counted struct {
 	counter *Counter
 	process *process
 	bucket  budget.Bucket
-	earned  time.Duration // of CPU time that the budget is a share of
+	earned  time.Duration // CPU time that the budget is a share of
 	used    time.Duration // CPU time of the process at the last slice
 	begun   time.Duration // CLOCK_MONOTONIC: of the last slice
 	due     time.Duration // CLOCK_MONOTONIC: of the next search
@@ -243,7 +243,7 @@ var errResting = errors.New("nothing to count")
 // ended early may have had a few calls by chance.
 type pace struct {
 	hits float64
-	time time.Duration // of threads with breakpoints
+	time time.Duration // time of threads with breakpoints
 }
 
 // add takes over a slice, and returns the calls a second of such time so far. slowed reports
@@ -280,7 +280,7 @@ func (g *counted) slice(ctx context.Context) error {
 		return errResting
 	}
 	hit := g.counter.timer.observer.HitTime()
-	expected := time.Duration(g.tally.rate * shortSlice.Seconds() * float64(hit)) // of the shortest slice
+	expected := time.Duration(g.tally.rate * shortSlice.Seconds() * float64(hit)) // time of hits in the shortest slice
 	most := max(expected, firstSlice)
 	g.earn(2 * most)
 	if !g.bucket.Take(most) {

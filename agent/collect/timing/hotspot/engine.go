@@ -29,7 +29,7 @@ type Options struct {
 
 	Loops       bool                    // time its loops as well, inlined ones included
 	Breakpoints attach.BreakpointPolicy // on which machines breakpoints may be set
-	Share       float64                 // of each process's CPU time that windows may take; 0 means DefaultShare
+	Share       float64                 // part of each process's CPU time that windows may take; 0 means DefaultShare
 	Root        proc.Root               // where processes are; "" means proc.DefaultRoot
 	Watcher     *watch.Watcher          // that of the agent in this program, if there is one
 	Log         *slog.Logger            // nil: none

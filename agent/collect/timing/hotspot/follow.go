@@ -26,7 +26,7 @@ import (
 const (
 	followEvery  = 100 * time.Millisecond // new threads and new code are looked for that often
 	refillAfter  = attach.MaxBreakpointHits / 4
-	followCredit = 10 * time.Millisecond // of unused budget that is kept
+	followCredit = 10 * time.Millisecond // unused budget that is kept
 )
 
 // A Follower has breakpoints stand on the code of a method in some JVMs until it is closed: on its
@@ -37,7 +37,7 @@ const (
 type Follower struct {
 	opt    Options
 	kernel *bpf.Invocations
-	trap   time.Duration // of a hit, without the program
+	trap   time.Duration // time that a hit takes, without the program
 	opened time.Duration // CLOCK_MONOTONIC
 	jvms   members[*followed]
 }
@@ -50,11 +50,11 @@ type followed struct {
 	points   *attach.Standing // nil while there is no code
 	code     []uint64         // what they stand on
 	now, old *returning       // the code that calls enter, and what they entered before
-	version  uint32           // of the breakpoints
+	version  uint32           // version of the breakpoints
 	due      time.Duration    // CLOCK_MONOTONIC: of the next search
 
 	used, begun time.Duration // CPU time of the process, and CLOCK_MONOTONIC, at the last look
-	credit      time.Duration // of the budget
+	credit      time.Duration // unused budget
 	seen        bpf.InvocationCounts
 	refilled    uint64 // hits at the last refill
 
@@ -291,7 +291,7 @@ func (g *followed) search() error {
 	g.notes, g.instead = notes, instead
 	g.mu.Unlock()
 	if g.now != nil {
-		g.learn() // of versions that are entered in loops
+		g.learn() // This adds versions that are entered in loops.
 	}
 	if ambiguous := (*AmbiguousError)(nil); errors.As(err, &ambiguous) {
 		return err

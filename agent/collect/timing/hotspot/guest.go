@@ -34,8 +34,8 @@ const (
 type guest struct {
 	engine  *Engine
 	process *process
-	cost    cost // of timings of invocations
-	rounds  cost // of timings of rounds
+	cost    cost // cost of timings of invocations
+	rounds  cost // cost of timings of rounds
 	notes   []string
 
 	versionNotes []string // likewise
@@ -46,7 +46,7 @@ type guest struct {
 	looked     time.Duration // windows of loops that stood so far
 	waited     time.Duration // windows of invocations: no more than the former, if there are loops
 	searched   time.Duration // CLOCK_MONOTONIC: when the next search is due
-	windowCost time.Duration // of recent windows, on average
+	windowCost time.Duration // average cost of recent windows
 	last       string        // error that was logged
 }
 
@@ -64,7 +64,7 @@ type version struct {
 
 	loops []*loopCode
 	plans int // how often loops were looked for: maxPlans once they are known
-	turn  int // of loops
+	turn  int // windows so far: loops take turns
 }
 
 // maxVersions bounds the versions that are remembered; when there are more all are forgotten.

@@ -91,7 +91,7 @@ type finder struct {
 	method     Method
 	class      string
 	found      Known
-	signatures []string // of methods of that name
+	signatures []string // signatures of methods of that name
 	names      []string // candidates
 }
 

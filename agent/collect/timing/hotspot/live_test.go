@@ -226,9 +226,9 @@ func TestLiveForms(t *testing.T) {
 	for i, jdk := range needs.JDKs(t) {
 		for _, test := range []struct {
 			mode, method string
-			at, ratio    float64 // of that quantile of the lengths to the shortest; 0: windows begin at any level
+			at, ratio    float64 // ratio of that quantile of the lengths to the shortest; 0: windows begin at any level
 			lost         string
-			share        float64 // of the invocations
+			share        float64 // share of the invocations
 		}{
 			{"recursive", "Timed.recursive", 0.8, 4, "", 0},
 			{"deep", "Timed.recursive(II)I", 0, 0, lostDeep, 4. / 12},

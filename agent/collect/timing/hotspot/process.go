@@ -23,7 +23,7 @@ import (
 const (
 	maxLibrary  = 1 << 30 // bytes of a libjvm; debug builds have 400 MB
 	maxNamed    = 1 << 18 // methods whose names are remembered
-	maxMethods  = 16      // of the same name: class loaders have copies of their own
+	maxMethods  = 16      // methods of one name: class loaders have copies of their own
 	maxOSR      = 16      // compilations that are entered in a loop of the method
 	maxInliners = 1 << 14 // compilations that are searched for inlined copies, some 100 us each
 	maxProfiled = 1 << 13 // methods whose profiles are read for copies without a trace, some 10 us each
@@ -312,7 +312,7 @@ func (e *AmbiguousError) Error() string {
 type container struct {
 	method   uint64
 	function string
-	depth    int  // of the copy: 1 if the other method itself calls it
+	depth    int  // depth of the copy: 1 if the other method itself calls it
 	entered  bool // by calls; otherwise in the middle of a loop
 	final    bool // C2's: the VM does not compile the method again unless an assumption fails
 }

@@ -20,10 +20,10 @@ import (
 
 // Bounds of what is timed of loops.
 const (
-	maxLoops      = 16   // of one compilation; inner ones behind outer ones
+	maxLoops      = 16   // loops of one compilation; inner ones behind outer ones
 	maxPlaces     = 8    // alternatives of a loop
 	maxShapes     = 64   // methods of one compilation whose loops are looked for
-	maxBlocks     = 4096 // of them together: loops that are nested have a list of their blocks each
+	maxBlocks     = 4096 // blocks of these methods together: loops that are nested have a list of their blocks each
 	maxLoopNames  = 1 << 10
 	maxPlans      = 5  // attempts to find the loops of a compilation
 	maxMoves      = 64 // different values by which a counter grew in a round
@@ -51,7 +51,7 @@ type loopPlace struct {
 	outside []uint64 // in the same frame, but not in the loop: the entry of the method first, if entered
 	entered bool
 	counter *bpf.TimingOperand // nil: a round has one iteration
-	step    int                // of the counter
+	step    int                // step of the counter
 	next    uint64             // address of the instruction behind the first of inside; 0 if not known
 	what    string             // the addresses are, for people
 
@@ -60,7 +60,7 @@ type loopPlace struct {
 	silent  int               // surveys without arrivals, in a row
 	rounds  float64           // in a window, lately
 	moves   map[int64]float64 // rounds by how much the counter grew
-	hits    float64           // of inside while calls were counted
+	hits    float64           // hits of inside while calls were counted
 	calls   float64
 	longest time.Duration // round
 	wait    time.Duration // for ends of rounds
@@ -106,7 +106,7 @@ type planner struct {
 	order   []*loopGroup // as loops come in the code
 	version *version
 	shapes  map[uint64]*shapes
-	blocks  int // of all shapes
+	blocks  int // blocks of all shapes
 }
 
 // A loopKey is a copy of a loop: where its method was inlined, and which one of it.
@@ -121,7 +121,7 @@ type loopGroup struct {
 	loopKey
 	shapes *shapes
 	polls  []*vmruntime.Safepoint         // at the ends of iterations
-	calls  map[int][]*vmruntime.Safepoint // of each iteration, by bytecode index
+	calls  map[int][]*vmruntime.Safepoint // calls of each iteration, by bytecode index
 }
 
 // shapesOf reads the loops of a method once.

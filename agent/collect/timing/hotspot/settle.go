@@ -50,7 +50,7 @@ func step(x uint64) uint64 { return (x ^ x>>29) * 6364136223846793005 }
 const (
 	spinRounds  = 6000 // some 5 us
 	settleTimes = 15   // windows of each kind
-	settleLeast = 3    // of them, at least: with little CPU the spinner may not run in some
+	settleLeast = 3    // least number of these windows: with little CPU the spinner may not run in some
 	settleTime  = time.Second
 )
 

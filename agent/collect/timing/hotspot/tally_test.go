@@ -15,7 +15,7 @@ func TestTallyIntervals(t *testing.T) {
 	}
 	const (
 		runs   = 400
-		ticks  = 6000 // of 10 ms
+		ticks  = 6000 // ticks of 10 ms
 		tick   = 10 * time.Millisecond
 		look   = 10 // ticks
 		normal = 1.96
@@ -60,7 +60,7 @@ func TestTallyIntervals(t *testing.T) {
 				estimated, true_ = estimated+n.Calls, true_+truth
 			}
 			t.Logf("%d of %d intervals contain the truth; estimated / true %.3f", within, runs, estimated/true_)
-			if within < runs*88/100 { // of 95; fewer looks than a normal distribution needs
+			if within < runs*88/100 { // 95 % is the aim, but there are fewer looks than a normal distribution needs.
 				t.Errorf("%d of %d intervals contain the truth", within, runs)
 			}
 			if ratio := estimated / true_; ratio < 0.95 || ratio > 1.05 {

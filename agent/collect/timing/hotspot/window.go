@@ -26,8 +26,8 @@ const (
 type timer struct {
 	objects  *bpf.Timings
 	observer *watch.Observer
-	excess   time.Duration // of timings of invocations, beyond the cost of pairs: see settle
-	round    time.Duration // of timings of rounds, likewise; can be negative
+	excess   time.Duration // excess of timings of invocations, beyond the cost of pairs: see settle
+	round    time.Duration // excess of timings of rounds, likewise; can be negative
 	slower   float64       // times: what a tight loop takes with a breakpoint next to it, by what it takes without
 }
 
@@ -62,8 +62,8 @@ type window struct {
 	admit     time.Duration
 	wait      time.Duration // for the ends of those that are open then
 
-	places  int                // of rounds: the first addresses that are in the loop
-	counter *bpf.TimingOperand // of rounds: where their number of iterations shows; may be nil
+	places  int                // for rounds: number of the first addresses that are in the loop
+	counter *bpf.TimingOperand // for rounds: where their number of iterations shows; may be nil
 }
 
 func (w *window) check() error {
@@ -85,7 +85,7 @@ type result struct {
 	Timed   []bpf.Timed // as they ended
 	Started int         // invocations that were taken
 	Lost    [bpf.LostLeft + 1]int
-	Hits    [bpf.WatchAddresses]uint32 // of rounds: arrivals at each address
+	Hits    [bpf.WatchAddresses]uint32 // for rounds: arrivals at each address
 	Open    int                        // had not ended
 	Late    int                        // invocations that were not taken, as the window waited only for ends
 	// arrivals that ended nothing: other callees return to the same place, or the invocation began

@@ -36,7 +36,7 @@ type Graph struct{ Blocks []Block }
 // A Block is executed from its beginning to its end.
 type Block struct {
 	Freq       float64 // how often it is executed, in any unit
-	Cost       float64 // of one execution, in any unit: that of Options.Distance
+	Cost       float64 // cost of one execution, in any unit: that of Options.Distance
 	Successors []int
 }
 
