@@ -94,8 +94,8 @@ func (a *Agent) receive(raw []byte) (urgent bool) {
 // belongs to.
 type handler struct {
 	handle func(*fold.State, []byte) // folds a record
-	// accounts for a record over which handle panicked; nil if records of the kind are only counted
-	// as received
+	// failed accounts for a record over which handle panicked; nil if records of the kind are only
+	// counted as received.
 	failed func(*fold.State)
 }
 

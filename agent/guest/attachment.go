@@ -293,7 +293,7 @@ type attachPace struct {
 const (
 	startTime     = 30 * time.Second // the longest that a VM takes to start
 	retryInterval = time.Minute
-	patience      = 10 * time.Second // after which the log says that a VM cannot be attached yet
+	patience      = 10 * time.Second // time after which the log says that a VM cannot be attached yet
 )
 
 func newAttachPace() attachPace {

@@ -70,7 +70,7 @@ const NoSlot = ^uint32(0)
 type Wanted struct {
 	RawFrame
 	Epoch uint32 // how often the VM had unloaded classes when the frame was sampled
-	tries uint8  // to name it that were in vain
+	tries uint8  // failed attempts to name it
 
 	notBefore time.Duration // CLOCK_MONOTONIC: when to try again
 }
@@ -79,14 +79,15 @@ type Wanted struct {
 type Name struct {
 	Symbols []symbol.Symbol // innermost first; several where methods were inlined
 	BCIs    []int32         // bytecode indexes of the symbols, if they are methods: -1 if unknown
-	// the innermost symbol is a method that the VM interprets, and that may enter a monitor there
+	// Enters says that the innermost symbol is a method that the VM interprets, and that may enter
+	// a monitor there.
 	Enters  bool
 	Root    bool // a stack may end here although its frame-pointer chain does not say so
 	Stale   bool
 	Unknown bool
 	bottom  bool // a function at which stacks of threads end, though its symbol does not say so
-	// when the mappings had been read in which the frame was found, CLOCK_MONOTONIC; 0 if it is
-	// none of a mapping
+	// asOf is when the mappings had been read in which the frame was found, CLOCK_MONOTONIC; 0 if
+	// it is none of a mapping.
 	asOf time.Duration
 }
 

@@ -23,11 +23,11 @@ import (
 // A Config is what a Resolver needs. A test that starts no worker may leave out everything.
 type Config struct {
 	Root      proc.Root
-	Runtimes  []bridge.Runtime // that are supported: see package runtimes
+	Runtimes  []bridge.Runtime // the runtimes that are supported: see package runtimes
 	Log       *slog.Logger
 	Objects   *bpf.Objects           // the kernel side, to which VMs are announced
 	Pool      *proc.Pool             // for reads of processes
-	Attaching *proc.Pool             // in which probes of code are attached; nil if no worker is started
+	Attaching *proc.Pool             // the pool in which probes of code are attached; nil if no worker is started
 	Began     time.Duration          // when the agent began, CLOCK_MONOTONIC; 0 means now
 	Fault     func(s Stage, pid int) // called when a stage begins, for tests that make it panic; nil means nothing
 }
@@ -53,7 +53,7 @@ type Resolver struct {
 	began    time.Duration // CLOCK_MONOTONIC
 	follow   []Follower
 
-	panics failures // while a process was handled
+	panics failures // panics while a process was handled
 	fault  func(s Stage, pid int)
 	reads  readCounts // counts of reads of targets
 

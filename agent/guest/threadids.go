@@ -20,7 +20,7 @@ import (
 // when a thread is sampled that nobody knows.
 
 const (
-	threadsPause = 250 * time.Millisecond // between two reads of a list, at least
+	threadsPause = 250 * time.Millisecond // least time between two reads of a list
 	threadsShare = 50                     // one part in so many of the time is the most that goes into reading a list
 )
 

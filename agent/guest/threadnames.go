@@ -19,7 +19,7 @@ import (
 // which of the thread's names it is.
 
 const (
-	threadNamesAge = time.Minute                // after which names are read again, if the process is sampled
+	threadNamesAge = time.Minute                // age after which names are read again, if the process is sampled
 	maxThreadNames = vmruntime.MaxListedThreads // names of a process that are kept, and names that may be missing
 	maxNamesOfOne  = 16                         // names of a thread that are kept: the last ones
 )
@@ -108,7 +108,7 @@ func (p *Process) ThreadName(tid int, comm string) string {
 // from JDK 23 on in the middle.
 func shortens(comm, name string) bool {
 	if strings.HasPrefix(name, comm) {
-		// a character of up to six bytes may have been cut
+		// A character of up to six bytes may have been cut.
 		return comm == name || kernelBytes(comm) >= symbol.CommBytes-5
 	}
 	begin, end, ok := strings.Cut(comm, "..")
@@ -152,8 +152,7 @@ func (rs *Resolver) readThreadNames(p *Process, g *VM) {
 		known.of[tid] = withName(before.of[tid], name)
 	}
 	t.mu.Lock()
-	// those that the VM does not know, or not by that name any more: they are not asked for again
-	// soon
+	// The VM does not know these, or not by that name any more: they are not asked for again soon.
 	for tid, comm := range t.missing {
 		switch all, ok := known.of[tid]; {
 		case !ok && len(known.of) < 2*maxThreadNames:

@@ -82,7 +82,7 @@ type versions struct {
 	// The worker's.
 	order []uint32      // order of announced: a ring once it is full
 	next  int           // where in the ring the oldest is
-	fresh []*version    // whose traps are yet to be counted
+	fresh []*version    // versions whose traps are yet to be counted
 	again time.Duration // CLOCK_MONOTONIC: when it may be looked up what became of them
 	due   bool          // a timer runs
 }
@@ -98,7 +98,7 @@ func (vs *versions) change(f func()) {
 type version struct {
 	CodeVersion
 	mapping unique.Handle[symbol.Mapping]
-	methods []trapCounter // that may trap in it; nil once it was given up
+	methods []trapCounter // methods that may trap in it; nil once it was given up
 }
 
 // A trapCounter is a method whose traps are counted, and how many there were when the version was

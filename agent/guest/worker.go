@@ -24,7 +24,7 @@ type workerState struct {
 	mapsRest time.Duration                // for how long they are not read again then
 	mapsOld  bool                         // an address is in no mapping, which may be new
 	objects  map[uint64]*symbolize.Object // by start of the mapping, while a worker has the process
-	// by start of the mapping: files that lines are read from, nil if there is none
+	// sources are the files that lines are read from by start of the mapping, nil if there is none.
 	sources  map[uint64]*os.File
 	vm       *VM
 	look     attachPace // pace of looking for a VM
@@ -34,8 +34,8 @@ type workerState struct {
 	heldUp   bool       // something that was read for a name did not come in time
 
 	stage   Stage         // what is done now, for the case that it panics
-	frames  []Wanted      // that are being named
-	again   []Wanted      // that are to be named later
+	frames  []Wanted      // frames that are being named
+	again   []Wanted      // frames that are to be named later
 	due     time.Duration // CLOCK_MONOTONIC: when the latest timer for these ends
 	failure failureState
 }

@@ -13,7 +13,8 @@ type world struct {
 	name string
 	cpus float64 // CPU time that the processes use a second
 	cost Cost    // true cost of hits and ticks
-	// the engine's estimate of a hit after s seconds, as a fraction of the true cost; 0: none
+	// belief is the engine's estimate of a hit after s seconds, as a fraction of the true cost; 0:
+	// none.
 	belief  func(s int) float64
 	calls   func(s int) float64 // calls a second of CPU time
 	fixed   profile.Rate        // rate that the user has fixed

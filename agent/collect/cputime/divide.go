@@ -30,7 +30,7 @@ type division struct {
 // A part is the samples and the run time of a process in a stratum, and says how they differ.
 type part struct {
 	process *profile.Process
-	threads []*profile.Thread // that were sampled
+	threads []*profile.Thread // threads that were sampled
 	fold.RunTime
 	samples uint64
 }
@@ -40,8 +40,8 @@ type stratum struct {
 	parts []*part
 	fold.RunTime
 	samples uint64
-	// ns of RunTime before a thread came to a CPU, and to set the timer that wakes it, for each
-	// time that it came
+	// arrival is how many ns of RunTime a thread has before it comes to a CPU, and for setting the
+	// timer that wakes it, each time that it comes.
 	arrival float64
 	waking  float64 // ns of RunTime that no tick can see, of the kernel
 	late    float64 // ns of RunTime that no tick can see, of the thread itself: ticks come late
@@ -188,8 +188,8 @@ func (d *division) late(strata []*stratum) float64 {
 	return min(max(sum/exact, 0), float64(maxLate))
 }
 
-// late ticks come in this function of the kernel, in which a thread enables interrupts when it has
-// come to a CPU.
+// arrivalFunction is the function of the kernel in which late ticks come: a thread enables
+// interrupts there when it has come to a CPU.
 const arrivalFunction = "finish_task_switch"
 
 // arriving is how many samples of the stratum are of ticks that were due before their threads were
@@ -256,7 +256,7 @@ func (d *division) finish() {
 			}
 		}
 	}
-	// for account
+	// The accounts are made in this order.
 	slices.SortStableFunc(strata, func(a, b *stratum) int { return cmp.Compare(d.missing(b), d.missing(a)) })
 	for _, s := range strata {
 		for _, p := range s.parts {

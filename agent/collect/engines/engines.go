@@ -157,7 +157,7 @@ func (e *Engines) stats(c *bpf.Counts) *profile.CallStats {
 		s.Delivered, s.Folded, s.Discarded, s.Rates = e.counts.received, e.counts.folded,
 			maps.Clone(e.counts.discarded), maps.Clone(e.rates)
 	})
-	// not while holding the State: an engine's lock may be held while it attaches to processes
+	// This does not hold the State: an engine's lock may be held while it attaches to processes.
 	for g, guests := range times {
 		s.Costs[g.Name()] = g.cost(guests).Time()
 	}

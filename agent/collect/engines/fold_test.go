@@ -29,7 +29,7 @@ func TestCallIdentity(t *testing.T) {
 	e.HandleCall(e.state(), call)
 	// This call is from an earlier VM.
 	e.HandleCall(e.state(), foldtest.Call(id, bpf.EngineListener, 2, foldtest.JIT(1, 4), foldtest.JIT(2, 8)))
-	// that engine does not run
+	// That engine does not run.
 	e.HandleCall(e.state(), foldtest.Call(id, bpf.EngineUSDT, 3, foldtest.JIT(1, 4), foldtest.JIT(2, 8)))
 	e.HandleCall(e.state(), call[:len(call)-1])
 	w.PIDs = map[int]bool{7: true}

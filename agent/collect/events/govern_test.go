@@ -145,7 +145,7 @@ func TestTune(t *testing.T) {
 		}
 	}
 	is(false)
-	// the first slice of each cycle is drawn, and at most half of the load is forgotten
+	// The first slice of each cycle is drawn, and at most half of the load is forgotten.
 	for _, want := range []int{5, 3, 2, 1} {
 		k.turn(now)
 		is(true)
@@ -482,7 +482,7 @@ func TestLend(t *testing.T) {
 		{planLoads{load(profile.Allocations, 0.25), load(profile.Allocations, 0.25), load(profile.Locks, 0.005)}, 0.025,
 			0.005, 0},
 		{planLoads{load(profile.Allocations, 0.5), load(profile.Locks, 0.5)}, 0.015, 0.015, 0},
-		// locks need nearly all of theirs
+		// Locks need nearly all of theirs.
 		{planLoads{load(profile.Allocations, 0.5), load(profile.Locks, 0.019)}, 0.02, 0.01, 0},
 	} {
 		k.lend(c.loads)

@@ -32,7 +32,8 @@ type plannedProbe struct {
 	find      findSites
 	configure configureSite // or nil
 	rare      bool          // few events pass it
-	// what is not recorded where there is no place for it; "": the plan is then not attached at all
+	// optional is what is not recorded where there is no place for it; "": the plan is then not
+	// attached at all.
 	optional string
 }
 

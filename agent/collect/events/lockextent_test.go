@@ -26,7 +26,7 @@ func TestLockExtentBefore(t *testing.T) {
 	row := profile.EventRow{}
 	row.Values[profile.Locks.Main()] = 6e9
 	all := []*profile.Events{{Kind: profile.Locks, Rows: []profile.EventRow{row}}}
-	// two threads for 4 s each are more than the 4 s by the rate
+	// Two threads for 4 s each are more than the 4 s by the rate.
 	for waited, want := range map[int]float64{0: 10e9, 2: 14e9} {
 		e := &Source{locks: &lockWaits{}}
 		e.locks.noteLate(p.Process, 104*time.Second, waited, false)

@@ -28,7 +28,8 @@ type lockID struct {
 type heldLock struct {
 	releases []release     // the last ones, in order
 	holders  []*fold.Waker // the last ones that differ
-	// when threads acquired the lock that waited for it and have not released it to a waiter since
+	// acquired is when threads acquired the lock that waited for it and have not released it to a
+	// waiter since.
 	acquired map[uint32]uint64
 	used     uint64 // lockHolders.n when it was last used
 }

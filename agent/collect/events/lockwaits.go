@@ -35,8 +35,8 @@ type lockWaits struct {
 	late   []lateWait
 
 	// Only functions that have the State use these.
-	// when the waits began of which an ended window has a part, by thread; the latter of earlier
-	// windows
+	// counted is when the waits began of which an ended window has a part, by thread; before is the
+	// same for earlier windows.
 	counted, before map[uint32]time.Duration
 	stackOf         map[uint32]*waitingStack // stacks of waits that have not ended, as read last
 }
@@ -243,8 +243,8 @@ func (l *lockWaits) leave(p *guest.Process) {
 	// l.late is for the last window of the process as well, and is bounded.
 }
 
-// look returns the threads that wait for locks now and have for a while, with the stacks of these
-// and of the threads that have the locks.
+// lookAtLocks returns the threads that wait for locks now and have for a while, with the stacks of
+// these and of the threads that have the locks.
 func (e *Source) lookAtLocks(ctx context.Context) *lockLook {
 	l, look := e.locks, &lockLook{at: proc.Monotonic()}
 	lists := map[*guest.Process][]vmruntime.LockWait{}

@@ -33,13 +33,13 @@ type attachedPlan struct {
 	removed bool           // its probes are being detached, or have been
 
 	library string           // its path in a process that uses it; "" for perf events
-	users   []*guest.Process // that use the library and are there; none once the plan is removed: others keep it longer
+	users   []*guest.Process // those that use the library and are there; none once the plan is removed: others keep it longer
 
 	idle     bool          // no process that is known maps the library: hits are of others, which have their own probes
 	every    uint32        // hits of which one is recorded
 	fixed    bool          // so many are wanted, whatever it costs
 	perf     bool          // a plan of perf events: nothing is attached to the library, and it is observed all the time
-	hits     uint64        // when they were last read
+	hits     uint64        // hits when they were last read
 	told     uint64        // hits that were to be recorded, when extra was last computed
 	freed    uint64        // those among them that found a free monitor
 	releases uint64        // records of releases of locks then

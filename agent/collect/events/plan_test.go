@@ -42,7 +42,7 @@ func TestPlanFind(t *testing.T) {
 			return nil, none
 		}}}, 20, none, 0},
 		{"no room", []plannedProbe{{find: sites(3)}}, 2, full, 2},
-		// the one that failed is returned, too
+		// The one that failed is returned, too.
 		{"not configured", []plannedProbe{{find: sites(10), configure: configure}}, 20, full, 10},
 	} {
 		configured = nil

@@ -69,28 +69,29 @@ type Probes struct {
 	plans     []*attachedPlan
 	cookies   numbering
 	recording bool               // hits are recorded; before, nobody would read them
-	used      budget.Times       // when rates were last set
+	used      budget.Times       // CPU times when rates were last set
 	fresh     bool               // processes were attached since then
 	cpus      float64            // CPUs that processes use
 	each      map[uint32]float64 // those that each uses, by the serial of its attachment
-	// addition to a kind's share of the processes' CPU time; negative: other kinds have it
+	// lent is the addition to a kind's share of the processes' CPU time; negative: other kinds have
+	// it.
 	lent       [profile.EventKinds]float64
 	now        time.Duration                  // latest time of the governor, CLOCK_MONOTONIC
 	record     time.Duration                  // what a record took when there were some last
-	spent      bpf.Counts                     // then
-	unattached map[*guest.Process]*fileProbes // that get plans of their own once the agent is attached to their VMs
-	// hits of processes that are not observed, by pid, when rates were last set
+	spent      bpf.Counts                     // those that get plans of their own once the agent is attached to their VMs
+	unattached map[*guest.Process]*fileProbes // processes that get plans of their own once the agent is attached to their VMs
+	// strangers are the hits of processes that are not observed, by pid, when rates were last set.
 	strangers map[uint32]uint64
 	strange   []strangeTime       // the last ones
-	warned    map[string]*warning // that events are observed for a part of the time, by what is observed
+	warned    map[string]*warning // warnings that events are observed for a part of the time, by what is observed
 }
 
 // A Config is what Probes need from others.
 type Config struct {
 	Log       *slog.Logger
 	Resolver  *guest.Resolver
-	Objects   *bpf.Objects // whose maps and ring the programs of probes share
-	Attaching *proc.Pool   // in which probes are attached
+	Objects   *bpf.Objects // the objects whose maps and ring the programs of probes share
+	Attaching *proc.Pool   // the pool in which probes are attached
 	Root      proc.Root    // where procfs is
 	Filter    bool         // processes were chosen: others shall not pass probes
 	// CPU times of the processes whose VMs are attached, by the serials of those
@@ -331,8 +332,8 @@ func lack(plan *eventPlan, err error) string {
 func (e *Probes) wants(plan *eventPlan) bool {
 	if k := &e.Options.Kinds; plan.kind == profile.Pauses && (k[profile.Faults] || k[profile.Allocations] ||
 		k[profile.Barriers]) {
-		// objects move while Java threads stand still, and allocation buffers and queues of cards
-		// are taken away
+		// Objects move while Java threads stand still, and allocation buffers and queues of cards
+		// are taken away.
 		return true
 	}
 	return e.Options.Kinds[plan.kind] && (!plan.exact || e.Options.ExactAllocations)

@@ -31,8 +31,8 @@ type Source struct {
 	complete []Complete
 
 	surveying sync.WaitGroup
-	// those whose virtual threads were looked at when probes came: whether that was done. Only
-	// surveys use it.
+	// seeded are the processes whose virtual threads were looked at when probes came: whether that
+	// was done. Only surveys use it.
 	seeded    map[*guest.Process]bool
 	endSurvey context.CancelFunc // nil if recording did not start, or locks are not recorded
 	stopped   atomic.Int64       // when recording ended, ns of CLOCK_MONOTONIC; 0 if it has not

@@ -33,8 +33,8 @@ type totals struct {
 	// so that the pointer has a value.
 	vms map[weak.Pointer[guest.Process]]*countingVM
 
-	// readings of the threads that end. Only functions that have the State use it. A reading that
-	// no snapshot has any more is forgotten.
+	// following are readings of the threads that end. Only functions that have the State use it. A
+	// reading that no snapshot has any more is forgotten.
 	following map[*guest.Process][]weak.Pointer[vmReading]
 	// left are threads that have ended lately. They are reported before they leave their VM's list,
 	// which takes a while where many end at once. Only functions that have the State use it.
@@ -93,10 +93,10 @@ type threadKey struct {
 // that ended since.
 type vmReading struct {
 	at      time.Duration        // CLOCK_MONOTONIC; 0 until it was read
-	threads map[threadKey]uint64 // that had not ended then
+	threads map[threadKey]uint64 // counts of threads that had not ended then
 	err     error                // it failed
 
-	waiting []bpf.EndedThread // until it was read
+	waiting []bpf.EndedThread // threads that ended before it was read
 	ended   float64           // bytes
 	cut     float64           // part of ended from the end of threads, so that no observed allocation stands for it
 	over    bool              // the VM has ended

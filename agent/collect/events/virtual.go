@@ -246,7 +246,7 @@ func (e *Probes) virtualCounts() virtualCounts {
 	counts := virtualCounts{}
 	var serial uint32
 	var count bpf.VirtualCount
-	// one that changes meanwhile is read again at the next window
+	// A count that changes meanwhile is read again at the next window.
 	for all := e.Programs.VirtualCounts.Iterate(); all.Next(&serial, &count); {
 		counts[serial] = virtualCount{VirtualCount: count}
 	}
@@ -346,7 +346,7 @@ func (e *Source) virtualExtents(
 // measure sets how many waits there were since before, and how many of them were observed: from
 // their begin to their end, or until now.
 func (c virtualCount) measure(x *profile.Extent, before virtualCount) {
-	// waits may turn out to be others
+	// Waits may turn out to be others.
 	since := func(after, before uint64) float64 { return float64(max(after, before) - before) }
 	unknown, waits := since(c.Unknown, before.Unknown), since(c.Begun, before.Begun)+float64(before.still)
 	x.There, x.Observed = waits+unknown, min(since(c.Ended, before.Ended)+float64(c.still), waits)

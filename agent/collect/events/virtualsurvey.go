@@ -96,8 +96,8 @@ const (
 	shortestPeriod = 250 * time.Millisecond
 	longestPeriod  = 2 * time.Second // unless surveys take surveyShare of it
 	surveyShare    = 0.05            // part of a CPU
-	surveyStacks   = time.Second     // for the stacks of one survey
-	shortBefore    = 5 * time.Second // that long before it, a survey may stand for
+	surveyStacks   = time.Second     // time limit for reading the stacks of one survey
+	shortBefore    = 5 * time.Second // time before a survey for which it may stand
 	mostFailures   = 8               // surveys of a process in a row that fail, before it is given up
 )
 
@@ -572,7 +572,7 @@ func (e *Source) virtualWaiting(ctx context.Context, p *guest.Process, most, sta
 		}
 	})
 	if err != nil {
-		// their waits are counted without
+		// Their waits are counted without stacks.
 		e.services.Log.Debug("cannot read the stacks of virtual threads", "pid", p.PID, "err", err)
 	}
 	if len(seen) == 0 {

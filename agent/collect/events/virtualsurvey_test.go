@@ -185,7 +185,7 @@ func TestStandFor(t *testing.T) {
 	}
 	read := []byte{1}
 	waiting := []waitingVirtual{of("A", 2, nil), of("A", 2, nil), of("A", 2, nil), of("B", 3, nil)}
-	// the last one has gone on
+	// The last one has gone on.
 	got := standFor(waiting, []waitingVirtual{of("A", 2, read), of("A", 2, read), of("", 2, read)})
 	sums := map[string]float64{}
 	for i := range got {

@@ -55,7 +55,7 @@ const wakingCost = 250 * time.Nanosecond
 type waitRate struct {
 	mu    sync.Mutex
 	mean  time.Duration
-	means []meanSince // for notes, in order
+	means []meanSince // means for notes, in order
 	at    time.Duration
 	seen  waitCounts
 
@@ -71,7 +71,7 @@ const maxMeans = 1024
 
 // waitCounts are counts of the kernel side.
 type waitCounts struct {
-	waits, wakings uint64        // that were followed
+	waits, wakings uint64        // those that were followed
 	skipped        uint64        // waits that were not
 	records        uint64        // records of waits and of wakers
 	observations   uint64        // observations of all kinds

@@ -28,7 +28,7 @@ type waits struct {
 	share  followedShare
 	load   chosenLoad
 	wakers bool          // are recorded
-	begun  time.Duration // when recording did
+	begun  time.Duration // when recording began
 
 	governing sync.WaitGroup
 	endGovern context.CancelFunc // nil if recording did not start
@@ -166,7 +166,7 @@ func (w *waits) handle(s *fold.State, p *fold.Process, o *bpf.Observation, event
 	if w.wakers {
 		wait.Waker = w.pending.take(o.Tid, v[bpf.WaitSince])
 	}
-	// the part before it was drawn for its own length
+	// The part before it was drawn for its own length.
 	if woken := v[bpf.WaitWoken]; woken > v[bpf.WaitSince] && woken <= o.Time {
 		wait.Woken, wait.DelayWeight = time.Duration(woken), wait.Weight
 		wait.Weight = 0

@@ -109,7 +109,7 @@ func TestHandleWokenWait(t *testing.T) {
 	const mean = 100 * time.Millisecond
 	for _, tt := range []struct {
 		name            string
-		woken, least    time.Duration // since the wait began, which takes 40 ms
+		woken, least    time.Duration // times since the wait began, which takes 40 ms
 		blocked, queued time.Duration
 		known           bool
 	}{

@@ -23,7 +23,7 @@ func TestActivate(t *testing.T) {
 			leaf: foldtest.JIT(0xfffffff, 0)},
 		{frame: foldtest.Method('A', 17), epoch: 3, method: foldtest.Method('A', 0), site: 17,
 			leaf: foldtest.Method('A', 0)},
-		// no bytecode
+		// This frame has no bytecode.
 		{frame: foldtest.Method('A', 0xffff), epoch: 3, method: foldtest.Method('A', 0), site: 0xffff,
 			leaf: foldtest.Method('A', 0)},
 		{frame: foldtest.Method('A', 0), method: foldtest.Method('A', 0), leaf: foldtest.Method('A', 0)},

@@ -19,8 +19,8 @@ type Allocated struct {
 	// Cut is the part of Ended from the last ones of each thread: no observed allocation can stand
 	// for them any more.
 	Cut float64
-	// bytes before the agent had attached, where the process began in the window; they are not in
-	// the others
+	// Before is how many bytes were allocated before the agent had attached, where the process
+	// began in the window; they are not in the others.
 	Before      float64
 	EndsUnknown bool // Ended does not have those that probes do not report
 	EndsLost    bool // Ended does not have some, as their records were lost

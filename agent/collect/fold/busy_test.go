@@ -93,7 +93,7 @@ func TestHotAddresses(t *testing.T) {
 	var h HotAddresses
 	for _, stack := range [][]guest.RawFrame{
 		{at(0, guest.RawExact), at(0x40, guest.RawReturn)}, {kernel, at(0, guest.RawExact)}, {at(0x80, guest.RawExact)},
-		// a library that the code called
+		// The code called a library here.
 		{{Frame: guesttest.NativeAt(0x7f0000001000), Kind: guest.RawExact}, at(0x80, guest.RawReturn)},
 		{kernel}, nil,
 	} {

@@ -12,7 +12,7 @@ type Count struct {
 	Walked, Linked uint64
 	Placed         [profile.Certainties]uint64        // linked samples, by the certainty of their context
 	Checked        uint64                             // linked samples whose context was compared with a walk
-	Right          [len(profile.ContextLevels)]uint64 // of those, by profile.ContextLevels
+	Right          [len(profile.ContextLevels)]uint64 // right ones of Checked, by profile.ContextLevels
 }
 
 // Add adds the counts of another thread.
@@ -129,7 +129,7 @@ type measurement struct {
 	known *Chaining
 	links *Tree
 	to    *profile.Contexts
-	last  cct.NodeID // that was compared
+	last  cct.NodeID // the node that was compared last
 }
 
 // step compares one link. It returns false once there is none left.

@@ -52,7 +52,7 @@ func TestMeasure(t *testing.T) {
 	a.walked("a:5@16 e:1@32 c:3@48", 1)
 	a.walked("a:5@16 e:1@32 f:1@64 f:2@80 f:3@96", 10) // for which depths suffice
 	a.walked("g@8", 20)                                // has no caller
-	// paths that differ only in a place, which the paper's nodes do not distinguish
+	// These paths differ only in a place, which the paper's nodes do not distinguish.
 	a.walked("k:1@8 m:1@16 n@24", 1000)
 	a.walked("k:1@8 m:2@16 n@24", 1000)
 	for i := range 40 {
@@ -77,8 +77,8 @@ func TestMeasure(t *testing.T) {
 	const toRoot = 10 + 20 + 80 + 160 + 2000
 	want := profile.Contexts{
 		Mode: profile.ContextChain, Walked: 2036, Linked: 600, Unplaced: 320,
-		// a a.b a.b.c a.e a.e.c a.e.f a.e.f.f a.e.f.f.f d d.b d.b.c g k k.m k.m.n twice, and h
-		// below a marker
+		// The nodes are a a.b a.b.c a.e a.e.c a.e.f a.e.f.f a.e.f.f.f d d.b d.b.c g k k.m k.m.n
+		// twice, and h below a marker.
 		Nodes:   18,
 		Methods: 12,                                      // a to h, k, m, n, and the marker
 		Shared:  5,                                       // both of b and all three of c

@@ -57,7 +57,7 @@ type CoverageSums struct {
 	Observed time.Duration // part of Total in which it was observed
 	covered  float64       // seconds for which the slices were planned to stand
 	spread   float64       // seconds²; multiplied by the variance of rates between slices, it gives that of the sum
-	slices   uint64        // that ended
+	slices   uint64        // slices that ended
 	cost     float64       // seconds that probes took in slices, and CPU time that the processes used there
 	cpu      float64
 	cycle    time.Duration // the last one; 0 if the plan is observed all the time
@@ -68,7 +68,7 @@ type Slice struct {
 	To     time.Duration // its end
 	Weight float64       // weight of an event in it
 	Length time.Duration // as planned
-	Cycle  time.Duration // from which it was drawn
+	Cycle  time.Duration // the cycle from which it was drawn
 }
 
 // Begin begins a piece: a slice, or all the time from now on if s is nil.
@@ -217,7 +217,7 @@ func (c *Coverage) At(when time.Duration) (p Piece, ok bool) {
 type coveredPart struct {
 	CoverageSums
 	first  uint64  // the number of the first slice
-	factor float64 // for sums
+	factor float64 // factor for sums
 	// slowed is by how much probes may have slowed the processes down: their share of the CPU time.
 	// Events that occur as fast as they can are fewer by that much. Events that wait for something
 	// else are not.

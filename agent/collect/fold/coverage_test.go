@@ -16,8 +16,8 @@ import (
 type simulation struct {
 	rng  *rand.Rand
 	rate func(time.Duration) float64 // events a second of the process, at any time
-	// the number of slices in the next cycle, of which one is observed, given the rate in the last
-	// one
+	// slices is the number of slices in the next cycle, of which one is observed, given the rate in
+	// the last one.
 	slices func(seen float64) int
 	limit  float64 // hits in a slice after which a draw decides whether it continues
 }

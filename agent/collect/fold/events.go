@@ -92,7 +92,8 @@ type Event struct {
 	Nth    int    // its number among the events of one execution: 0 is the first
 	Part   ObservedPart
 	Delay  time.Duration // delay of a wait, for which it stands with its like
-	// more of a wait for a lock; nil if it is as long as Delay and nobody was seen to have the lock
+	// Lock is more about a wait for a lock; nil if it is as long as Delay and nobody was seen to
+	// have the lock.
 	Lock   *LockWait
 	Length Lengths // where the length of a wait for a lock is from
 	waker  wakerID

@@ -159,12 +159,12 @@ func (j *Joiner) settle(c *Chaining, s *bpf.Sample) {
 type Sample struct {
 	*bpf.Sample
 	Stack []guest.RawFrame // innermost first, as far as known
-	// the callers of the user's innermost frame are missing until complete is called
+	// cut says that the callers of the user's innermost frame are missing until complete is called.
 	cut bool
 	// fresh is how many innermost frames of Stack the thread's previous sample did not have; 0 if
 	// they are not counted.
 	fresh int
-	// innermost frames that the thread's previous sample did not have; 0 if not counted
+	// certainty is how certain the context of the sample is.
 	certainty  profile.Certainty
 	link       bool                             // the user's frames are a link; Stack may have more of them, for checks
 	partial    bool                             // the other user frames come from the thread's previous sample

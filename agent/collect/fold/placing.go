@@ -20,7 +20,7 @@ type Placing struct {
 	process  *Process
 	chaining *Chaining // nil if nothing was learned
 	code     *guest.JITCode
-	threads  map[ThreadKey]*Thread      // whose samples get their contexts
+	threads  map[ThreadKey]*Thread      // threads whose samples get their contexts
 	gathered []ThreadKey                // threads whose samples are not yet sorted by link
 	links    []*waitingLink             // in the order in which they were found; the remaining ones
 	byLink   map[chainLink]*waitingLink // all of them

@@ -20,8 +20,8 @@ type RunTime struct {
 	Ran      time.Duration
 	Switches uint64
 	Arrivals uint64 // context switches to these threads that were measured
-	// run time charged before the threads were on the CPU, in these switches, and that in which
-	// they set the timer that wakes them
+	// Arriving is the run time charged before the threads were on the CPU, in these switches, and
+	// that in which they set the timer that wakes them.
 	Arriving time.Duration
 }
 
@@ -86,7 +86,7 @@ type runTimes struct {
 type seenThread struct {
 	born uint64
 	RunTime
-	reading uint64 // that saw it last
+	reading uint64 // number of the reading that saw it last
 	ended   bool
 }
 

@@ -51,8 +51,8 @@ type slowThreadKey struct {
 type slowThread struct {
 	name  string
 	parts []slowPart // in their order
-	// the wait that it was in when a window ended; it has no context if the thread has been seen
-	// since, or was in none
+	// away is the wait that it was in when a window ended; it has no context if the thread has been
+	// seen since, or was in none.
 	away slowPart
 	cut  time.Duration // CLOCK_MONOTONIC: what was before then is forgotten; 0: nothing
 	over time.Duration // CLOCK_MONOTONIC: invocations that began then or before have ended, and were added
@@ -331,7 +331,7 @@ func (c *SlowCalls) ended(p *Process) {
 
 // Markers of time whose stack is not known.
 var (
-	shortWaits = guest.Marker("[short waits]") // that were not recorded
+	shortWaits = guest.Marker("[short waits]") // waits that were not recorded
 	notSampled = guest.Marker("[not sampled]") // on the CPU
 )
 

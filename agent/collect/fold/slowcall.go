@@ -18,9 +18,9 @@ type SlowCall struct {
 	TID      uint32
 	From, To time.Duration // CLOCK_MONOTONIC
 	SP       uint64        // the thread's stack pointer at the entry
-	Ran      time.Duration // on a CPU
+	Ran      time.Duration // time that it was on a CPU
 	RanKnown bool
-	Waited   time.Duration // for a CPU
+	Waited   time.Duration // time that it waited for a CPU
 	End      profile.CallEnd
 	Cut      bool // what its thread did first is forgotten
 
@@ -119,7 +119,7 @@ type slowTime struct {
 // A slowDivision is what the time of an invocation is made of, in ns.
 type slowDivision struct {
 	exact, drawn, ran           []slowTime
-	runnable, waited, unsampled float64 // without a stack
+	runnable, waited, unsampled float64 // times without a stack
 }
 
 // divide divides the time of an invocation. What it ran is known exactly, and so are waits that

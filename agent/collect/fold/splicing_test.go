@@ -110,7 +110,7 @@ func TestSplice(t *testing.T) {
 			{"", known, shared(3, 2, 1), "a:1, 0 new"}}},
 		{"native code that moved on: nothing tells that it is the same function", []sample{
 			{"0:1 1:2 2:3", root, shared(1, 0, 0), "0:1 1:2 2:3, 3 new"},
-			// but a leaf that was called from the same place counts as the same
+			// A leaf that was called from the same place counts as the same, however.
 			{"1:2 2:9", known, shared(2, 1, 1), "0:1 1:2 2:9, 0 new"},
 			{"1:3 2:9", known, shared(3, 2, 1), "0:1 1:3 2:9, 2 new"},
 		}},

@@ -18,7 +18,7 @@ type StateOptions struct {
 	MaxContexts int                    // most contexts of all windows together
 	Submit      func(p *guest.Process) // makes a worker handle p soon
 	Flush       func(*State)           // folds samples that wait for more records, because a window or a process ends
-	// calls Need for frames whose names must be kept, in addition to those of windows
+	// NeedNames calls Need for frames whose names must be kept, in addition to those of windows.
 	NeedNames func(*State, NamesOf)
 }
 
@@ -35,7 +35,7 @@ type State struct {
 	joiner *Joiner
 
 	Table map[int]*Process      // by pid: its present owner
-	Dirty map[*Process]struct{} // with new work for workers since the last Submit
+	Dirty map[*Process]struct{} // processes with new work for workers since the last Submit
 	Names int64                 // frames of all processes whose names were requested and are kept
 	// Hot enables counting of samples by the running code, in Process.Top and Process.Hot.
 	Hot bool

@@ -64,7 +64,7 @@ func TestAddWait(t *testing.T) {
 			if len(got) != len(tt.want) {
 				t.Errorf("%v, want %v", got, tt.want)
 			}
-			// all of it was drawn together
+			// All of it was drawn together.
 			if want := (1 - 1/tt.wait.Weight) * sum * sum; math.Abs(squares-want) > 1e-9*want {
 				t.Errorf("a variance of %v, want %v", squares, want)
 			}

@@ -15,8 +15,8 @@ import (
 
 // A Waker is who ended a wait.
 type Waker struct {
-	// what the kernel was at, if it was no thread of a program: cause.Timer, …; then there is
-	// nothing else
+	// Kernel is what the kernel was at, if it was no thread of a program: cause.Timer, …; then
+	// there is nothing else.
 	Kernel   string
 	Process  *Process // nil if it is not profiled
 	PID, TID uint32
@@ -46,7 +46,7 @@ type wakers struct {
 
 // A knownWaker is what distinguishes wakers.
 type knownWaker struct {
-	process *Process // that names the frames
+	process *Process // the process that names the frames
 	tree    *Tree    // has the stack
 	context cct.NodeID
 	pid     uint32

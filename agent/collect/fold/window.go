@@ -21,15 +21,15 @@ type Window struct {
 	Processes map[*Process]map[ThreadKey]*Thread
 	Calls     map[*Process]*CallSet
 	Events    map[*Process]*EventSet
-	// invocations that ended in it, the slowest first; they do not change, and other windows may
-	// have them
+	// Slow are the invocations that ended in it, the slowest first; they do not change, and other
+	// windows may have them.
 	Slow      []*SlowCall
 	Named     bool   // nothing is added any more
 	Filtered  uint64 // samples of processes that are not in PIDs
 	Received  uint64
 	Folded    uint64
 	Discarded map[string]uint64
-	contexts  int // in all trees of processes
+	contexts  int // contexts in all trees of processes
 	courses   courses
 	lanes     lanes.Recorder[*Process, *EventSums]
 	// Continued says that another window begins where this one ends. It is set before sources
@@ -40,7 +40,7 @@ type Window struct {
 	// RunTimes are how long the threads of processes ran, by the scheduler. Processes that did not
 	// run are missing; those that are too many are under the zero Life.
 	RunTimes    map[Life]*LifeTime
-	threadTimes int // in RunTimes
+	threadTimes int // number of threads in RunTimes
 	// OnBefore is how long threads had been on a CPU when the window began, by their ids. It is nil
 	// if nobody looked, as where another window ended.
 	OnBefore map[uint32]ThreadOn

@@ -50,7 +50,7 @@ type tick struct {
 	lost              bool // the record does not go out
 }
 
-// suffixes are the tags of a stack's suffixes: at i that of 4 i frames, the last one that of all
+// tagsOf returns the tags of a stack's suffixes: at i that of 4 i frames, the last one that of all
 // but the innermost.
 func (k *sender) tagsOf(r tick) []uint64 {
 	tag := k.seed

@@ -62,7 +62,7 @@ type canvas struct {
 	step   float64 // ns
 	steps  int
 	causes []string
-	index  map[string]int // in causes
+	index  map[string]int // index of each cause in causes
 	times  [][]float64    // by cause, then by step: ns
 	exists []float64      // by step: how long the thread existed in it
 	room   []float64      // part of exists that no wait has

@@ -35,7 +35,7 @@ type pair struct {
 // A standing is the measurements of a pair.
 type standing struct {
 	windows int     // windows that measured it
-	hits    float64 // in those
+	hits    float64 // hits in those windows
 	time    float64 // seconds of these windows outside of traps
 }
 

@@ -101,8 +101,8 @@ type Summary struct {
 	Hits    int
 	Places  int           // places that were hit
 	Cost    time.Duration // process CPU time for these windows and for surveys
-	// windows and surveys without a result: code changed, threads ended, or debug registers were in
-	// use
+	// Void is how many windows and surveys had no result: code changed, threads ended, or debug
+	// registers were in use.
 	Void    int
 	Skipped int // windows and surveys without room in the budget
 }

@@ -103,7 +103,7 @@ type (
 // A Part is what is left to do of a profile after Fill. Functions may be nil.
 type Part struct {
 	Process func(*fold.Process, *profile.Process) // adds to the part of a process
-	// is called once those of all processes with samples are in the profile
+	// Finish is called once the parts of all processes with samples are in the profile.
 	Finish func()
 }
 

@@ -62,6 +62,6 @@ type Finder interface {
 type Target struct {
 	PID     int
 	Problem string   // why no timings are taken of it; empty if they are
-	Methods []string // that could be audited, in any order
-	Audited []string // that are
+	Methods []string // methods that could be audited, in any order
+	Audited []string // methods that are audited
 }

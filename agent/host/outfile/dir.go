@@ -71,7 +71,7 @@ func passable(dir, entry *unix.Stat_t) error {
 	switch {
 	case !trusted(entry.Uid) && (everybodys || isLink(entry)):
 	case isLink(entry) && !trusted(dir.Uid):
-	// others may have renamed it, or given it this name as well
+	// Others may have renamed it, or given it this name as well.
 	case isLink(entry) && everybodys && (dir.Mode&unix.S_ISVTX == 0 || entry.Nlink > 1):
 	default:
 		return nil
@@ -103,7 +103,7 @@ type walk struct {
 	rest  string
 	links int
 
-	// for an entry of a directory, and for the directory itself: then there is no entry
+	// rule checks an entry of a directory, and the directory itself: then there is no entry.
 	rule  func(dir, entry *unix.Stat_t) error
 	mode  uint32 // mode of what is made
 	makes int

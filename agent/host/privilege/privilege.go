@@ -25,7 +25,7 @@ var Needed = []cap.Value{cap.BPF, cap.PERFMON, cap.SYS_PTRACE, cap.DAC_READ_SEAR
 
 // A System is what a plan depends on.
 type System struct {
-	Held        func(cap.Value) (bool, error) // in the effective set?
+	Held        func(cap.Value) (bool, error) // reports whether a capability is in the effective set
 	UprobeMulti func() error                  // ebpf.ErrNotSupported: the kernel has none
 	// OpenEvent tries a sampling event on the first CPU that is online.
 	OpenEvent func() error

@@ -38,7 +38,7 @@ type call struct {
 	kind      kind
 	terms     terms
 	began     time.Time
-	thread    atomic.Int32 // that runs it, as far as it said so
+	thread    atomic.Int32 // the thread that runs it, as far as it said so
 	done      chan error   // buffered, so that finish never blocks; nil for a call of a Direct
 	finished  bool
 	abandoned bool
@@ -151,7 +151,7 @@ func (c *call) giveUp(owner Owner, reason error) error {
 type callClock struct {
 	look  func(tid int) moment
 	pause time.Duration // between two looks
-	tid   int           // that was looked at last
+	tid   int           // the thread that was looked at last
 	last  moment
 	took  time.Duration
 	since time.Time
@@ -160,8 +160,8 @@ type callClock struct {
 // A moment is what the kernel says of a thread at one time.
 type moment struct {
 	state   threadState
-	cpu     time.Duration // that the thread used
-	waited  time.Duration // that it was ready to run and had no CPU, up to when it last got one
+	cpu     time.Duration // CPU time that the thread used
+	waited  time.Duration // time that it was ready to run and had no CPU, up to when it last got one
 	starved time.Duration // the same, of all threads of the agent together
 }
 
@@ -169,9 +169,9 @@ type threadState uint8
 
 const (
 	stateUnknown threadState = iota
-	stateRunning             // or ready to run
+	stateRunning             // running, or ready to run
 	stateParked              // the Go runtime has it wait: for a lock, for its turn or for work
-	stateBlocked             // in a system call: for the target
+	stateBlocked             // blocked in a system call: for the target
 )
 
 const (

@@ -85,7 +85,7 @@ func TestArguments(t *testing.T) {
 	defer cmd.Wait()
 	defer in.Close()
 	arguments, err := Root("").Arguments(cmd.Process.Pid)
-	// the kernel is still at it
+	// The kernel may still be at it.
 	for deadline := time.Now().Add(time.Minute); err == nil && len(arguments) == 0 && time.Now().Before(deadline); {
 		arguments, err = Root("").Arguments(cmd.Process.Pid)
 	}

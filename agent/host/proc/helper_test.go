@@ -52,7 +52,7 @@ func hangMemory() {
 	if errno != 0 {
 		panic(errno)
 	}
-	// struct uffdio_api and struct uffdio_register of include/uapi/linux/userfaultfd.h.
+	// These are struct uffdio_api and struct uffdio_register of include/uapi/linux/userfaultfd.h.
 	api := struct{ api, features, ioctls uint64 }{api: 0xaa}
 	const uffdioAPI = 0xc018aa3f
 	if _, _, errno := unix.Syscall(unix.SYS_IOCTL, fd, uffdioAPI, uintptr(unsafe.Pointer(&api))); errno != 0 {

@@ -30,8 +30,8 @@ const nsPerTick = 1_000_000_000 / userHZ
 type Identity struct {
 	PID   int
 	Start uint64 // start of the thread group leader, ns of CLOCK_BOOTTIME
-	// task->self_exec_id: changes with each execve; 0 if the identity is from /proc, which does not
-	// show it
+	// Exec is task->self_exec_id, which changes with each execve; 0 if the identity is from /proc,
+	// which does not show it.
 	Exec uint32
 }
 

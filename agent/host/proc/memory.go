@@ -173,8 +173,8 @@ func (m *Memory) alive() error {
 	if err != nil || ended {
 		return fmt.Errorf("process %v: %w", m.id, ErrGone)
 	}
-	// mem_rw in fs/proc/base.c: nothing can be read from an address that no process can map, which
-	// is EIO as long as the address space exists, and end of file afterwards.
+	// See mem_rw in fs/proc/base.c: nothing can be read from an address that no process can map,
+	// which is EIO as long as the address space exists, and end of file afterwards.
 	const neverMapped = 1<<63 - 4096
 	err = m.spaceConn.Control(func(fd uintptr) {
 		var b [1]byte
@@ -202,7 +202,7 @@ type batch struct {
 	remote []unix.RemoteIovec
 	ok     []bool
 	buf    []byte   // the ranges one after the other
-	pages  []uint64 // that hold them, by number
+	pages  []uint64 // the pages that hold them, by number
 }
 
 var batches = sync.Pool{New: func() any { return new(batch) }}

@@ -13,7 +13,8 @@ import (
 type PoolOptions struct {
 	Workers  int // calls that run at once, of processes that answered before; and as many of others: 4
 	MaxStuck int // abandoned calls, each holding a thread, at which no more are begun: 32
-	// abandoned calls to processes of one Owner at which no more are begun: 4; of one user: 16
+	// MaxOwnerStuck is how many abandoned calls to processes of one Owner there are at which no
+	// more are begun: 4; of one user: 16.
 	MaxOwnerStuck int
 	Deadline      time.Duration   // limit of one call, not counted what it waits for a CPU: 2 s
 	FirstDeadline time.Duration   // limit of the first call of a kind to a process: 100 ms

@@ -147,7 +147,7 @@ func (p place) contained() bool { return p.id != "" || p.container != "" || p.po
 func placeOf(cgroup []byte) place {
 	paths := make([]string, 2, 8)
 	for line := range bytes.Lines(cgroup) {
-		// hierarchy-ID:controller-list:path, and the path may hold colons.
+		// A line is hierarchy-ID:controller-list:path, and the path may hold colons.
 		parts := strings.SplitN(strings.TrimSuffix(string(line), "\n"), ":", 3)
 		if len(parts) != 3 {
 			continue
@@ -218,7 +218,7 @@ func containerName(component string) string {
 		return name
 	}
 	name, ok := strings.CutPrefix(component, "machine-")
-	// a whole machine
+	// QEMU's are whole machines.
 	if name, scope := strings.CutSuffix(name, ".scope"); ok && scope && !strings.HasPrefix(name, "qemu") {
 		return strings.ReplaceAll(name, `\x2d`, "-") // as systemd writes a dash in a name
 	}

@@ -23,15 +23,16 @@ type Gap struct {
 
 const (
 	checkInterval = 10 * time.Second // between two looks at the events of CPUs, which interrupt those CPUs
-	// that the clocks of a CPU and of the machine, and a look at both, may differ by; and 1 %
+	// maxLag is by how much the clocks of a CPU and of the machine, and a look at both, may differ;
+	// and 1 %.
 	maxLag  = 100 * time.Millisecond
-	maxGaps = 1024 // that are remembered; the oldest ones make room
+	maxGaps = 1024 // gaps that are remembered; the oldest ones make room
 )
 
 // counted is for how long the event has counted.
 func (k *tick) counted() (time.Duration, error) {
-	// as attr.Read_format says: the number of events, for how long they have counted, and for how
-	// long a counter was theirs
+	// This is what attr.Read_format says: the number of events, for how long they have counted, and
+	// for how long a counter was theirs.
 	var b [24]byte
 	n, err := unix.Read(k.fd, b[:])
 	if err != nil || n < len(b) {
@@ -49,8 +50,8 @@ func (k *tick) watch() {
 // dead reports whether the event has not counted for all of the time since it was watched, and
 // since when.
 func (k *tick) dead() (since time.Duration, dead bool) {
-	// before the event is read, as watched is after that: what comes between does not look like a
-	// gap
+	// The time is taken before the event is read, as watched is after that: what comes between does
+	// not look like a gap.
 	now := proc.Monotonic()
 	counted, err := k.counted()
 	if err != nil {

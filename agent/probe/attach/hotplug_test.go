@@ -18,7 +18,7 @@ import (
 // have a CPU taken away.
 func TestKernelHotplug(t *testing.T) {
 	const cpu = 1
-	// the emulated machine's
+	// Only the emulated machine has this init.
 	if init, err := os.Readlink("/proc/1/exe"); err != nil || init != "/init" || os.Getppid() != 1 {
 		t.Skip("this machine is not the test's own: go run ./tests/kernels")
 	}

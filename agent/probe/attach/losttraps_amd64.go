@@ -25,7 +25,7 @@ var catchLostTraps = sync.OnceValue(func() error {
 	handler, restorer := trapHandler()
 	// SA_ONSTACK, SA_RESTART, SA_RESTORER of asm/signal.h
 	const onStack, restart, restorerGiven = 0x08000000, 0x10000000, 0x04000000
-	// sigaction of asm/signal.h as the system call has it
+	// This is sigaction of asm/signal.h as the system call has it.
 	action := struct {
 		handler, flags, restorer uintptr
 		mask                     uint64

@@ -31,7 +31,7 @@ func TestPace(t *testing.T) {
 	}{
 		{0, 0, 0, base},
 		{10 * time.Microsecond, 10 * time.Microsecond, 1000, base},
-		// as long as the CPU with the longest walks needs
+		// The period is as long as the CPU with the longest walks needs.
 		{10 * time.Microsecond, 150 * time.Microsecond, 1000, 3 * time.Millisecond},
 		{10 * time.Microsecond, 150 * time.Microsecond, 333, 3 * time.Millisecond},
 		{10 * time.Microsecond, 100 * time.Second, 9, 2250 * time.Microsecond}, // few samples say nothing

@@ -33,7 +33,7 @@ type Probes struct {
 // unmounted.
 type Attached struct {
 	links []link.Link
-	loads []bpf.LoadSite // whose slots it holds
+	loads []bpf.LoadSite // sites whose slots it holds
 }
 
 // NewProbes returns a Probes without probes. It tries whether the kernel has uprobe.multi links.

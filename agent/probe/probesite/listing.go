@@ -15,7 +15,8 @@ type listing struct {
 	at    []uint32        // offsets of the instructions, ascending
 	kinds []Kind          // kinds of the instructions
 	joins map[uint32]bool // offsets of branch targets within this function
-	// why instructions end before the code does; nil if they do not. Otherwise joins may lack some
+	// cut is why instructions end before the code does; nil if they do not. Otherwise joins may
+	// lack some.
 	cut error
 }
 

@@ -39,8 +39,8 @@ func (i *Instruction) NeedsOwnStack() bool {
 		return e.rex&1 == 0 && e.prefixes&prefixRep == 0 // else xchg %rax,%r8, or pause
 	case 0x89: // mov of a register to itself
 		return e.modRM>>6 == 3 && e.reg() == e.modRM&7 && e.rex>>2&1 == e.rex&1
-	// lea of a register without a displacement, which is the register itself in the form that
-	// compilers write
+	// This is a lea of a register without a displacement, which is the register itself in the form
+	// that compilers write.
 	case 0x8d:
 		return e.modRM>>6 != 0 && e.memory.displacement == 0
 	case 0xe9, 0xeb: // jmp to the next instruction
@@ -193,7 +193,7 @@ func (l *listing) lowered(n int) (bytes int64) {
 			bytes += 8
 		case (op == 0x81 || op == 0x83) && e.reg() == 5 && onStackPointer: // sub
 			bytes += e.immediate
-		// add, as of -128, which is shorter than sub of 128
+		// An add may be of -128, which is shorter than a sub of 128.
 		case (op == 0x81 || op == 0x83) && e.reg() == 0 && onStackPointer:
 			bytes -= min(0, e.immediate)
 		case (op == 0x81 || op == 0x83) && e.reg() == 4 && onStackPointer, // and: aligns it

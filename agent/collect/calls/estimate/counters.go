@@ -176,7 +176,7 @@ func (s callSet) count(at Place, callee MethodID, rate float64, inlined, made, l
 type tally []tallied
 
 type tallied struct {
-	codes    []CodeID // that count their entries
+	codes    []CodeID // the codes that count their entries
 	rate     float64  // logarithm of entries per second of CPU time, of all codes together
 	variance float64
 	// If most is set, rate is an upper bound for the codes: other counting code has the method

@@ -19,7 +19,7 @@ func variances(x []float64, equations []equation, edges, worked float64) []float
 	unknowns := len(x)
 	common := scaleVariance + 1/(edges+1/programVariance)
 	if worked > 0 {
-		// they may be about different code, so that one does not confirm the other
+		// They may be about different code, so that one does not confirm the other.
 		common = min(common, workerVariance+1/worked)
 	}
 	all := precisions(unknowns, equations, func(e *equation) bool { return e.bound == about })

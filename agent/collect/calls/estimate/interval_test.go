@@ -31,7 +31,7 @@ func TestIntervals(t *testing.T) {
 		{"nothing heard", 0, simulated{codes: 300, seconds: 10}, 0.94, 10},
 		{"heard", 10, simulated{codes: 300, seconds: 10}, 0.94, 5},
 		{"short", 2, simulated{codes: 300, seconds: 1}, 0.93, 40},
-		// a third of all profiles is wrong
+		// A third of all profiles is wrong.
 		{"other phase", 10, simulated{codes: 300, seconds: 10, polluted: 0.3, shift: 1}, 0.9, 5},
 		{"wrong profiles", 10, simulated{codes: 300, seconds: 10, polluted: 1, shift: 1.5}, 0.94, 100},
 	} {

@@ -35,8 +35,8 @@ type link struct {
 	share            float64 // share of the entries into to
 	calls            []int32 // indexes of calls
 	profile          float64 // perEntry before observations
-	// calls per second of CPU time that the VM counted in the window, 0 if unknown; the variance of
-	// the logarithm
+	// counted is how many calls per second of CPU time the VM counted in the window, 0 if unknown;
+	// noise is the variance of its logarithm.
 	counted, noise float64
 }
 

@@ -157,7 +157,7 @@ const (
 
 // A hearable is the information that one more window would give about a code.
 type hearable struct {
-	variance float64 // after the window; infinite if it gives no information
+	variance float64 // variance after the window; infinite if it gives no information
 	hits     float64 // expected
 }
 
@@ -253,7 +253,7 @@ const (
 	exploreRate   = 200e3 // calls a second; hotter codes are only tried if their rate is uncertain
 	exploreSure   = 10    // samples in the code from which its rate is certain
 	exploreTries  = 2     // windows
-	exploreHits   = 24    // per window: enough to see that a code is called often
+	exploreHits   = 24    // hits per window: enough to see that a code is called often
 	exploreHeard  = 2e-3  // seconds, of a window without hits: a shorter one shows nothing
 )
 

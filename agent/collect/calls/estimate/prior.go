@@ -91,7 +91,7 @@ func timed(in *Input, n *network, x []float64, learn bool, to []equation) []equa
 			to: id, from: VM, value: math.Log((t.samples + 2*math.Sqrt(t.samples) + 2) * perSample / callTime),
 			variance: 0.05, freedom: 10, bound: atMost, evidence: Time,
 		})
-		// most code without samples is hardly ever called
+		// Most code without samples is hardly ever called.
 		if t.samples > 0 && in.Codes[c].Tier == Compiled && n.work[c] == 0 {
 			to = append(to, equation{
 				to: id, from: n.body, value: t.guess(perSample, bodyTime), variance: bodyVariance, freedom: often,

@@ -35,7 +35,7 @@ func TestGraphs(t *testing.T) {
 		calls  float64
 	}{
 		{method('a', 0), Site{Frame: 1}, method('b', 0), 1}, // a was inlined into r
-		// the same methods, after classes were unloaded
+		// These are the same methods after classes were unloaded.
 		{method('a', 5), Site{Frame: 1, Epoch: 5}, method('b', 5), 2},
 		{method('a', 0), Site{Frame: 2, Inlined: true}, method('c', 0), 4}, // the place is somewhere in r
 		{Unknown, Site{Frame: 1}, method('d', 0), 8},                       // the caller was entered before recording

@@ -43,7 +43,7 @@ func CheckObjects(vm VM) error {
 
 // An ObjectSite is where a libjvm reports an object.
 type ObjectSite struct {
-	Offset uint64 // in the file
+	Offset uint64 // position in the file
 	Second bool   // the object is the second argument, after the thread
 }
 

@@ -12,9 +12,9 @@ type Recording struct {
 	Threads []Thread // in the order of their first calls
 	Graph   *Graph
 	Losses  Losses
-	Calls   uint64 // that were made
-	Returns uint64 // that were seen
-	Objects uint64 // that were allocated, if they are counted
+	Calls   uint64 // calls that were made
+	Returns uint64 // returns that were seen
+	Objects uint64 // objects that were allocated, if they are counted
 }
 
 // A Thread is one thread of a Recording.

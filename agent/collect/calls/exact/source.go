@@ -79,13 +79,13 @@ const edgesEngine = "exact edges"
 type Source struct {
 	Counted
 	edges   bool // the call graph, with the places of calls; otherwise whole contexts
-	objects bool // and what is allocated in these
+	objects bool // objects that are allocated in these are counted, too
 	heaps   guest.PerProcess[bpf.HotspotHeap]
 
 	// Only functions that have the State use these.
 	recorder *Recorder
 	halves   *Halves
-	methods  map[guest.RawFrame]struct{} // that were announced: their names are kept
+	methods  map[guest.RawFrame]struct{} // methods that were announced: their names are kept
 }
 
 // New returns a source for the call graph with call sites, or for the complete calling context tree

@@ -12,7 +12,8 @@ type treeBuilder struct {
 	nodes, before []bpf.ExactNode // by number; those of the earlier snapshot may be fewer
 	first, next   []uint32        // child and sibling, 0 for none
 	roots         []uint32
-	// by node, with bpf.ExactLost if it stands for a deeper context; without Context
+	// objects are the allocations by node, with bpf.ExactLost if it stands for a deeper context;
+	// they have no Context.
 	objects map[uint32][]Allocation
 }
 

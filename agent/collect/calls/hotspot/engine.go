@@ -20,15 +20,15 @@ import (
 
 // Bounds of an Engine.
 const (
-	maxGuests     = 4                     // with breakpoint windows, the busiest ones; others are estimated without
-	planInterval  = time.Second           // between plans of what to listen to
+	maxGuests     = 4                     // processes with breakpoint windows, the busiest; others are estimated without
+	planInterval  = time.Second           // time between plans of what to listen to
 	planAhead     = 3 * time.Second       // the time that a plan is made for
 	listenLongest = 20 * time.Millisecond // longest time of one window
 	listenHits    = 64                    // most hits of one window
 	listenWindows = 40                    // a second and process, at most
 	keptWindows   = 2048                  // windows kept for a process, each some kB
 	heardLately   = time.Minute           // the observations that plans use: processes change
-	meetInterval  = planInterval / 10     // between checks for JVMs that have just started
+	meetInterval  = planInterval / 10     // time between checks for JVMs that have just started
 	fade          = 0.2                   // part of past samples that is forgotten every planInterval
 )
 
@@ -75,7 +75,7 @@ type jvm struct {
 	// estimate comes too late.
 	kept              calls.Estimated
 	keptAt, keptSince time.Duration // CLOCK_MONOTONIC: when it was made, and the beginning of its window
-	keep              retry.Backoff // when to make the next one
+	keep              retry.Backoff // back-off of making the next one
 }
 
 // Open starts an engine, which owns the listener from now on; without a listener, estimates are not

@@ -108,7 +108,7 @@ func (r *reading) rates(p *vmruntime.MethodProfile, now, length time.Duration, t
 	to.Known = true
 	to.Covered = min(seconds/length.Seconds(), 1)
 	if all := invocations - before.invocations; all > 0 && p.Before > before.before {
-		// in the others, no calls were counted
+		// No calls were counted in the other invocations.
 		to.Covered *= float64(all-min(p.Before-before.before, all)) / float64(all)
 	}
 	for i := range p.Calls {
@@ -154,7 +154,7 @@ const (
 	// young JVM soon calls methods that it has not called yet, and has few classes: listing methods
 	// takes some 10 ms per thousand classes.
 	young         = time.Minute
-	meetDeadline  = 3 * time.Second // for all new JVMs together
+	meetDeadline  = 3 * time.Second // time limit for all new JVMs together
 	maxCountsKept = 4 * maxProfiled // methods whose first counts a window keeps, some 150 bytes each
 )
 

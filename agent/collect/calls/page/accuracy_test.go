@@ -33,7 +33,7 @@ var (
 
 // An accuracy is the result of one run of a program.
 type accuracy struct {
-	overlap, plain float64 // with the exact graph; plain without weights
+	overlap, plain float64 // overlap with the exact graph; plain without weights
 	cost           float64 // share of the CPU time, as the engine has it
 	ratio          float64 // CPU time for the same work, 1 without sampling; as good as the machine is quiet
 	samples, edges int

@@ -19,7 +19,7 @@ import (
 )
 
 // Bounds on the search for probes in a guest's files.
-const maxSites = 64 // in all of them; one file has half a dozen
+const maxSites = 64 // sites in all of them; one file has half a dozen
 
 var searched = attach.MappedLimits{Files: 512, Size: 1 << 30}
 

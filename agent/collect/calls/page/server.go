@@ -32,7 +32,7 @@ type host struct {
 	wanted  func(pid int) bool // nil: all are
 	table   *table
 	tally   *tally
-	bytes   atomic.Int64 // that all processes registered
+	bytes   atomic.Int64 // bytes that all processes registered
 	owner   owner
 	running sync.WaitGroup
 

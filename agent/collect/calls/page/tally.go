@@ -13,7 +13,8 @@ type Stats struct {
 	Messages uint64            // counter: accepted registrations
 	Ignored  map[string]uint64 // counter: rejected registrations, by cause: malformed, methods, bytes, …
 	Resolved uint64            // counter: calls that became edges
-	// counter: calls that did not become edges, or not completely, by cause: guest, callee; caller
+	// Unresolved is a counter: calls that did not become edges, or not completely, by cause: guest,
+	// callee; caller.
 	Unresolved map[string]uint64
 	Unweighed  map[string]uint64 // counter: resolved calls that Fold hands out no edge for, by cause: calibration, time
 }

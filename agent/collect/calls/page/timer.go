@@ -51,7 +51,7 @@ type Timer struct {
 
 	mu    sync.Mutex // guards what follows, and timed
 	taken uint64
-	lost  map[string]uint64 // by processes that have disconnected
+	lost  map[string]uint64 // lost timings of processes that have disconnected, by cause
 	last  [2]float64        // Cost of the process that disconnected last, ns
 }
 

@@ -197,7 +197,7 @@ func checkTimed(t *testing.T, timer *Timer, list []timing.Timing, truth map[[3]u
 		t.Errorf("the parts of invocations with loops are %v, want %v", parts, whole)
 	}
 	cost, within := timer.Cost()
-	// the clock may be too coarse for an error
+	// The clock may be too coarse for an error.
 	if cost < 10*time.Nanosecond || cost > 20*time.Microsecond || within < 0 {
 		t.Errorf("a timing costs %v ± %v", cost, within)
 	}

@@ -52,8 +52,8 @@ type position struct {
 
 // costs are the time that sampling adds to a burst.
 type costs struct {
-	hit, skip time.Duration // for a sampled call, for any other call
-	tick      time.Duration // for the interruption, after the burst's time began
+	hit, skip time.Duration // time for a sampled call, and for any other call
+	tick      time.Duration // time for the interruption, after the burst's time began
 }
 
 // The time of the process's stub to count a call that is not sampled: 1 ns is measured for methods

@@ -34,7 +34,7 @@ type bench struct {
 	objects *bpf.Objects
 	graph   profile.Graph // weighed
 	plain   profile.Graph // the same, each sample as one call
-	samples int           // in it
+	samples int           // number of samples in it
 	done    chan struct{} // closed when the stream has ended
 	ring    *ring.Reader
 }

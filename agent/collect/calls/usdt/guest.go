@@ -20,7 +20,7 @@ type guest struct {
 	image  *image
 	kernel bpf.USDTGuest // as passed to the kernel side
 	failed int           // windows in a row that could not be opened
-	silent bool          // that it makes no calls has been noted
+	silent bool          // it has been noted that it makes no calls
 }
 
 // starting is how long a process may take to map the library that has the probe.

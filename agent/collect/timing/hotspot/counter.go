@@ -22,14 +22,14 @@ import (
 )
 
 const (
-	longSlice    = 500 * time.Millisecond // for which breakpoints of a counter stand, unless Take ends them
-	shortSlice   = 100 * time.Millisecond // where the budget has no room for more
+	longSlice    = 500 * time.Millisecond // how long breakpoints of a counter stand, unless Take ends them
+	shortSlice   = 100 * time.Millisecond // the same where the budget has no room for more
 	firstSlice   = time.Millisecond       // what a slice costs at least: setting breakpoints and removing them
 	mostHits     = attach.MaxBreakpointHits
 	manyHits     = 200                   // hits of slices together that show how often a method is called
 	mostSlowed   = 0.05                  // part of the threads' time that breakpoints may take while they stand
 	countIdle    = 20 * time.Millisecond // between slices while nothing can be counted
-	takePatience = time.Second           // for slices to end
+	takePatience = time.Second           // how long Take waits for slices to end
 	// A process counts as if it used so much of a CPU at least: otherwise the budget of one that
 	// mostly waits would buy no slice for minutes.
 	leastUse = 0.1
@@ -220,7 +220,7 @@ func (g *counted) run(ctx context.Context) error {
 		switch {
 		case err == nil:
 			continue
-		// the next look stands for this time as well
+		// The next look stands for this time as well.
 		case watch.Refused(err), errors.Is(err, errResting), errors.Is(err, watch.ErrChanged):
 		case ctx.Err() == nil:
 			return err

@@ -117,8 +117,8 @@ func TestLiveCounter(t *testing.T) {
 				return
 			}
 			got, truth := countCalls(t, g, m, test.share)
-			// the error is that of few slices, which may be far off themselves: two of three are
-			// not
+			// The error is that of few slices, which may be far off themselves: two of three are
+			// not.
 			if !nearTruth(got, truth) {
 				t.Logf("%s: %.0f ± %.0f calls, %.0f in truth", test.name, got.Calls, got.Error, truth)
 				for range 2 {

@@ -20,10 +20,10 @@ import (
 const (
 	windowsPerSecond = 20 // at most: the pauses are random
 	timedPerWindow   = 64
-	admitTime        = 500 * time.Millisecond // in which invocations of a window begin
-	leastWait        = 50 * time.Millisecond  // for their ends
+	admitTime        = 500 * time.Millisecond // time in which invocations of a window begin
+	leastWait        = 50 * time.Millisecond  // least time for their ends
 	firstWait        = time.Second
-	waitTimes        = 8  // as long as the longest invocation that was timed
+	waitTimes        = 8  // factor on the longest invocation that was timed
 	surveyEvery      = 16 // windows
 	pairsEvery       = 8  // windows, once there are some
 	idlePause        = 200 * time.Millisecond
@@ -56,7 +56,7 @@ type version struct {
 	callers callers
 	windows int           // since the last survey
 	longest time.Duration // invocation
-	wait    time.Duration // for the ends of invocations
+	wait    time.Duration // time limit for the ends of invocations
 	second  uint64        // address of its second instruction; 0 if that could not be found
 	tight   []tight       // loops that a breakpoint next to them makes slower
 	slower  bool          // so does one at the entry, and it is known to matter

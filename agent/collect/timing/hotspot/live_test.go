@@ -147,7 +147,7 @@ func TestLiveDurations(t *testing.T) {
 	for i, jdk := range needs.JDKs(t) {
 		// JDK 25 computes several rounds at once.
 		for j, ns := range []int{5_000, 1_000_000, 20_000, 100_000} {
-			// the longest takes the most time, and what a JDK changes shows in the others
+			// The longest takes the most time, and what a JDK changes shows in the others.
 			if i == 0 && j > 1 || i == 1 && j == 1 {
 				continue
 			}
@@ -251,8 +251,8 @@ func TestLiveForms(t *testing.T) {
 					e.Notes())
 				share, about := float64(s.Lost[test.lost])/float64(sum), 0.1
 				if test.lost == lostDeep {
-					// a watch may begin within a recursion: it has not seen the outer invocations,
-					// so that fewer are too deep
+					// A watch may begin within a recursion: it has not seen the outer invocations,
+					// so that fewer are too deep.
 					about = 0.15
 				}
 				switch {

@@ -107,7 +107,7 @@ func TestLiveLoops(t *testing.T) {
 			{"nested", 100, 40_000, "-XX:TieredStopAtLevel=1", "C1 level 1", 1},
 			{"calling", 100, 40_000, "-XX:TieredStopAtLevel=1", "C1 level 1", 1},
 		} {
-			// what a JDK changes is where its debug information is, not what a loop is
+			// A JDK changes where its debug information is, not what a loop is.
 			if i > 0 && j != 0 && test.mode != "calling" {
 				continue
 			}

@@ -19,7 +19,7 @@ type members[M member] struct {
 
 // A member is what a Counter or a Follower knows of one process.
 type member interface {
-	run(context.Context) error // until the context is done, or the process has ended
+	run(context.Context) error // runs until the context is done, or the process has ended
 	close() error
 	pid() int
 	how() *ending

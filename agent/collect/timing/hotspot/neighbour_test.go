@@ -19,9 +19,9 @@ func TestTightLoops(t *testing.T) {
 		"loop":      {slices.Concat(nops(2), []byte{0xe2, 0xfd}), []tight{{0x1001, 0x1004}}},
 		"to itself": {[]byte{0xeb, 0xfe}, []tight{{0x1000, 0x1002}}},
 		"forward":   {[]byte{0x75, 0x02, 0x90, 0x90, 0x90}, nil},
-		// what begins before the code
+		// The target is before the code.
 		"before": {[]byte{0x90, 0xeb, 0xf0}, nil},
-		// to its beginning
+		// The call is to the code's beginning.
 		"call": {slices.Concat(nops(3), []byte{0xe8, 0xf8, 0xff, 0xff, 0xff}), nil},
 		// jne -134
 		"long": {slices.Concat(nops(tightLoop), []byte{0x0f, 0x85, 0x7a, 0xff, 0xff, 0xff}), nil},

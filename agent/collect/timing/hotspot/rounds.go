@@ -27,12 +27,12 @@ const (
 	maxLoopNames  = 1 << 10
 	maxPlans      = 5  // attempts to find the loops of a compilation
 	maxMoves      = 64 // different values by which a counter grew in a round
-	knownRounds   = 16 // that tell how many iterations a round has
+	knownRounds   = 16 // number of rounds that tell how many iterations a round has
 	leastPortion  = 0.5
 	shortEvery    = 16 // windows of a compilation in which loops have a turn that are too short to be timed, or silent
-	silentWindows = 1  // without a hit, then a place is tried seldom
+	silentWindows = 1  // windows without a hit after which a place is tried seldom
 	idleEvery     = 32 // turns of a compilation whose places are all silent
-	countedCalls  = 20 // before iterations per call are stated
+	countedCalls  = 20 // calls that are counted before iterations per call are stated
 )
 
 // A loopCode is a loop in one compilation.
@@ -48,7 +48,7 @@ type loopCode struct {
 // the addresses.
 type loopPlace struct {
 	inside  []uint64 // one, or all copies of it
-	outside []uint64 // in the same frame, but not in the loop: the entry of the method first, if entered
+	outside []uint64 // addresses in the same frame, but not in the loop: the entry of the method first, if entered
 	entered bool
 	counter *bpf.TimingOperand // nil: a round has one iteration
 	step    int                // step of the counter
@@ -58,12 +58,12 @@ type loopPlace struct {
 	callers callers
 	windows int               // since the last survey
 	silent  int               // surveys without arrivals, in a row
-	rounds  float64           // in a window, lately
+	rounds  float64           // rounds in a window, lately
 	moves   map[int64]float64 // rounds by how much the counter grew
 	hits    float64           // hits of inside while calls were counted
 	calls   float64
 	longest time.Duration // round
-	wait    time.Duration // for ends of rounds
+	wait    time.Duration // time limit for ends of rounds
 	short   bool          // rounds are shorter than timing them
 }
 

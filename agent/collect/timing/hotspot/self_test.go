@@ -176,7 +176,7 @@ func TestTimeRounds(t *testing.T) {
 	const iterations = 6
 	var kept atomic.Uint64
 	tid := spinning(t, func() { kept.Store(looping(iterations)) })
-	// the first argument
+	// The first argument is in this register.
 	operand, err := attach.Operand(elffile.Operand{Kind: elffile.OperandReg, Size: -4, Reg: elffile.RAX})
 	if err != nil {
 		t.Fatal(err)

@@ -64,7 +64,7 @@ func (t *tally) take(then time.Duration, last bool) Count {
 	rest := (end - t.from).Seconds()
 	sum := t.sum
 	sum.Calls += t.rate * rest
-	// as a whole it may differ as one look does from another
+	// As a whole it may differ as one look does from another.
 	sum.Error = math.Hypot(sum.Error, rest*math.Sqrt(t.spread))
 	sum.Error += t.slowed
 	sum.Time = end - t.taken

@@ -60,7 +60,7 @@ type window struct {
 	threads   []int    // up to maxThreads; nil in windows of callers: those that ran lately
 	limit     int      // invocations or rounds that are taken, up to maxTimings
 	admit     time.Duration
-	wait      time.Duration // for the ends of those that are open then
+	wait      time.Duration // time limit for the ends of those that are open then
 
 	places  int                // for rounds: number of the first addresses that are in the loop
 	counter *bpf.TimingOperand // for rounds: where their number of iterations shows; may be nil
@@ -88,8 +88,8 @@ type result struct {
 	Hits    [bpf.WatchAddresses]uint32 // for rounds: arrivals at each address
 	Open    int                        // had not ended
 	Late    int                        // invocations that were not taken, as the window waited only for ends
-	// arrivals that ended nothing: other callees return to the same place, or the invocation began
-	// before the window
+	// Stray is how many arrivals ended nothing: other callees return to the same place, or the
+	// invocation began before the window.
 	Stray int
 }
 

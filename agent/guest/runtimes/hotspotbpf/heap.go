@@ -25,7 +25,7 @@ func heap(layout *hotspot.Layout) *bpf.HotspotHeap {
 		YoungLow: l.Heap.YoungLow, YoungHigh: l.Heap.YoungHigh,
 	}
 	if l.Heap.Collector == javaheap.CollectorG1 && l.Heap.RegionShift > 0 {
-		// larger ones are humongous: G1CollectedHeap::humongous_threshold_for
+		// Larger ones are humongous: see G1CollectedHeap::humongous_threshold_for.
 		h.LargestBuffered = 1 << (l.Heap.RegionShift - 1)
 	}
 	if l.HasAllocated {
