@@ -32,7 +32,7 @@ type perfMap struct {
 
 // Bounds on maps; a vmruntime.CodeMapper has those of one.
 const (
-	mapInterval  = time.Second // between two reads of one
+	mapInterval  = time.Second // time between two reads of a map
 	maxMapsBytes = 256 << 20   // memory of all maps together
 	maxMissed    = 1 << 12     // frames that wait for a line
 )

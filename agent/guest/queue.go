@@ -103,7 +103,7 @@ func (q *queue) submitLater(p *Process, d time.Duration) {
 	}
 	var timer *time.Timer
 	timer = time.AfterFunc(d, func() {
-		q.mu.Lock() // so that timer is set
+		q.mu.Lock() // This waits until timer is set.
 		delete(q.timers, timer)
 		q.mu.Unlock()
 		q.submit(p)

@@ -26,7 +26,7 @@ type Config struct {
 	Runtimes  []bridge.Runtime // the runtimes that are supported: see package runtimes
 	Log       *slog.Logger
 	Objects   *bpf.Objects           // the kernel side, to which VMs are announced
-	Pool      *proc.Pool             // for reads of processes
+	Pool      *proc.Pool             // pool for reads of processes
 	Attaching *proc.Pool             // the pool in which probes of code are attached; nil if no worker is started
 	Began     time.Duration          // when the agent began, CLOCK_MONOTONIC; 0 means now
 	Fault     func(s Stage, pid int) // called when a stage begins, for tests that make it panic; nil means nothing
@@ -40,7 +40,7 @@ type Resolver struct {
 	runtimes []bridge.Runtime
 	log      *slog.Logger
 	objects  *bpf.Objects
-	pool     *proc.Pool     // for reads
+	pool     *proc.Pool     // pool for reads of processes
 	probes   *attach.Probes // probes of code
 	images   *library.Keeper[symbolize.FileKey, *Process, image]
 	files    *symbolize.Files

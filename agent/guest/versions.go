@@ -59,7 +59,7 @@ type CodeVersion struct {
 	// Decompiles is how many optimised compilations of the method were given up so far; -1 if that
 	// is not known.
 	Decompiles int
-	Sampled    bool // at any time
+	Sampled    bool // sampled at any time
 }
 
 // A Trap is how often code was left for the interpreter in a method, for one reason.

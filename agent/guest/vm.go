@@ -25,7 +25,7 @@ type VM struct {
 	Memory  *proc.Memory        // memory of the process
 	direct  *proc.Direct        // the same, as Guest reads it
 	Kernel  *bpf.HotspotProcess // what was announced to the kernel side
-	refresh retry.Backoff       // until all kinds of code have been seen
+	refresh retry.Backoff       // back-off until all kinds of code have been seen
 	mapping unique.Handle[symbol.Mapping]
 	index   codeIndex
 	places  map[place]Name // names of places in compiled code, maxPlaces at most

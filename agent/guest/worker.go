@@ -21,7 +21,7 @@ type workerState struct {
 	identified time.Duration // when that was, CLOCK_MONOTONIC
 	mapped
 	mapsRead time.Duration                // when, CLOCK_MONOTONIC
-	mapsRest time.Duration                // for how long they are not read again then
+	mapsRest time.Duration                // how long they are not read again then
 	mapsOld  bool                         // an address is in no mapping, which may be new
 	objects  map[uint64]*symbolize.Object // by start of the mapping, while a worker has the process
 	// sources are the files that lines are read from by start of the mapping, nil if there is none.

@@ -65,9 +65,9 @@ type GuestFinder interface {
 	Look(ctx context.Context, pid int) (bool, error)
 }
 
-// Processes connect to a Connector by themselves. Connected returns the runtime names that the
-// connected processes gave, by pid. EverConnected reports whether any process has connected since
-// the start.
+// A Connector is an engine to which processes connect by themselves. Connected returns the runtime
+// names that the connected processes gave, by pid. EverConnected reports whether any process has
+// connected since the start.
 type Connector interface {
 	Connected() map[int]string
 	EverConnected() bool

@@ -101,7 +101,7 @@ func TestTuneFree(t *testing.T) {
 func TestTune(t *testing.T) {
 	k := newKernelSide(t)
 	k.trap.Store(int64(time.Microsecond))
-	p := k.plan(t, profile.Allocations, k.Programs.ValueProbe) // which counts each hit
+	p := k.plan(t, profile.Allocations, k.Programs.ValueProbe) // it counts each hit
 	k.enrol(t, p)
 	now := time.Duration(0)
 	// No CPU times are known: the minimum budget of 0.2 % of a CPU remains, which is 2 ms a second.
@@ -418,7 +418,7 @@ func TestRecordCost(t *testing.T) {
 // cycle.
 func TestAttachAgainInVain(t *testing.T) {
 	k := newKernelSide(t)
-	p := k.plan(t, profile.Allocations, k.config.Objects.Tick) // which is not a program of a probe
+	p := k.plan(t, profile.Allocations, k.config.Objects.Tick) // Tick is not a program of a probe
 	if err := p.find(nil); err != nil {
 		t.Fatal(err)
 	}

@@ -123,7 +123,7 @@ func (e *Probes) lockPlans() (plans []lockPlan) {
 	return plans
 }
 
-// lockWaits lists the threads of a process that wait for locks, with ids as the agent has them.
+// list lists the threads of a process that wait for locks, with ids as the agent has them.
 func (l *lockWaits) list(ctx context.Context, p *guest.Process) (waits []vmruntime.LockWait, err error) {
 	ctx, cancel := context.WithTimeout(ctx, surveyTime)
 	defer cancel()

@@ -33,7 +33,7 @@ type attachedPlan struct {
 	removed bool           // its probes are being detached, or have been
 
 	library string           // its path in a process that uses it; "" for perf events
-	users   []*guest.Process // those that use the library and are there; none once the plan is removed: others keep it longer
+	users   []*guest.Process // those that use the library and are there; none once it is removed: others keep it longer
 
 	idle     bool          // no process that is known maps the library: hits are of others, which have their own probes
 	every    uint32        // hits of which one is recorded

@@ -112,7 +112,7 @@ func TestPlanAttach(t *testing.T) {
 		}
 		attached(false)
 	}
-	p.probes[1].program = k.config.Objects.Tick // which is not a program of a probe
+	p.probes[1].program = k.config.Objects.Tick // Tick is not a program of a probe
 	if err := p.attach(k.uprobes); err == nil {
 		t.Error("a program of ticks was attached to a probe")
 	}

@@ -78,8 +78,8 @@ type Probes struct {
 	lent       [profile.EventKinds]float64
 	now        time.Duration                  // latest time of the governor, CLOCK_MONOTONIC
 	record     time.Duration                  // what a record took when there were some last
-	spent      bpf.Counts                     // those that get plans of their own once the agent is attached to their VMs
-	unattached map[*guest.Process]*fileProbes // processes that get plans of their own once the agent is attached to their VMs
+	spent      bpf.Counts                     // counts at that time
+	unattached map[*guest.Process]*fileProbes // they get plans of their own once the agent is attached to their VMs
 	// strangers are the hits of processes that are not observed, by pid, when rates were last set.
 	strangers map[uint32]uint64
 	strange   []strangeTime       // the last ones

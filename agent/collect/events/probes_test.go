@@ -71,7 +71,7 @@ func TestRemovePlans(t *testing.T) {
 	}
 	// A plan that cannot be attached keeps no cookies.
 	for range most {
-		p := k.plan(t, profile.Values, k.config.Objects.Tick) // which is not a program of a probe
+		p := k.plan(t, profile.Values, k.config.Objects.Tick) // Tick is not a program of a probe
 		p.found = [][]foundSite{{{Site: place[0]}}}
 		p.file.Close()
 		if err := k.attachPlan(p, k.file); err == nil || errors.Is(err, errTooManyProbes) {

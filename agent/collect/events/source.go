@@ -338,7 +338,7 @@ func (e *Source) addNamed(
 	waits := e.waits
 	for _, e := range all {
 		switch e.Kind {
-		case profile.Locks: // whose values are known late
+		case profile.Locks: // Their values are known late.
 			e.Basis = append(e.Basis, notes...)
 		case profile.Barriers:
 			e.Basis = append(e.Basis, barrierBasis)

@@ -90,7 +90,7 @@ func (w *virtualWait) still(at time.Duration) *fold.Event {
 	event := w.event
 	begin := time.Duration(w.begin)
 	waited(&event, max(event.Every, 1), uint64(at-begin))
-	event.Delay = 0 // so that it does not stand for longer ones
+	event.Delay = 0 // The wait does not stand for longer ones.
 	event.Lock = &fold.LockWait{Since: begin, Until: at, Counted: w.counted, Waiting: true}
 	return &event
 }

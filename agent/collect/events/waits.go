@@ -27,7 +27,7 @@ type waits struct {
 	rate   waitRate
 	share  followedShare
 	load   chosenLoad
-	wakers bool          // are recorded
+	wakers bool          // wakers are recorded
 	begun  time.Duration // when recording began
 
 	governing sync.WaitGroup
@@ -40,7 +40,7 @@ type waits struct {
 	// Only functions that have the State use these.
 	last    map[uint32]*lastWait // by thread
 	vain    map[uint32]uint64    // waits whose stacks could not be read: since when, by thread
-	frames  int                  // in last
+	frames  int                  // frames of the stacks in last
 	before  reading
 	pending pendingWakers
 	code    kernelCode
@@ -252,7 +252,7 @@ func (e *Source) finishWaits() func(*fold.State, *fold.Window) {
 		if now, err = w.look(); err != nil {
 			break // the one before is as good
 		}
-		if stopped == 0 { // that took a while
+		if stopped == 0 { // Stopping took a while.
 			away = now
 		}
 	}

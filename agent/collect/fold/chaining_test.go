@@ -276,7 +276,7 @@ func TestNativeProcessesShareRate(t *testing.T) {
 	}
 	const user = "0:1@16 1:2@32 2:3@48"
 	for pid := range uint32(2) {
-		draw(pid+1, user, 1) // which cannot be predicted
+		draw(pid+1, user, 1) // this cannot be predicted
 		draw(pid+1, user, drawsToJudge/2)
 	}
 	draw(1, user, drawsToJudge)

@@ -50,7 +50,7 @@ func TestMeasure(t *testing.T) {
 	a.walked("a:1@16 b:2@32 c:3@48", 1)
 	a.walked("d:1@16 b:2@32 c:3@48", 1)
 	a.walked("a:5@16 e:1@32 c:3@48", 1)
-	a.walked("a:5@16 e:1@32 f:1@64 f:2@80 f:3@96", 10) // for which depths suffice
+	a.walked("a:5@16 e:1@32 f:1@64 f:2@80 f:3@96", 10) // depths suffice for these
 	a.walked("g@8", 20)                                // has no caller
 	// These paths differ only in a place, which the paper's nodes do not distinguish.
 	a.walked("k:1@8 m:1@16 n@24", 1000)

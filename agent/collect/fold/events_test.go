@@ -106,7 +106,7 @@ func TestEventSetFull(t *testing.T) {
 	for i := range MaxEventRows + beyond {
 		s.Add(value(fmt.Sprint("C", i)))
 	}
-	s.Add(value("C0")) // for which a row exists
+	s.Add(value("C0")) // a row exists for this one
 	late := value("late")
 	late.Labels.Probe, late.Labels.Value = "f", "16-31"
 	s.Add(late)

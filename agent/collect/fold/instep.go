@@ -38,7 +38,7 @@ type order struct {
 	several bool // sites
 	last    map[uint32]*recentEnds
 	alike   int // events that came like one of the few before of their thread
-	events  int // with one before
+	events  int // events with one before
 }
 
 // A bufferEnd is how an allocation met the end of a buffer.
@@ -48,7 +48,7 @@ type bufferEnd struct{ objects, bytes float64 }
 // step as equal ones.
 type recentEnds struct {
 	ends [4]bufferEnd
-	n    int // so many were added
+	n    int // number of those that were added
 }
 
 // add adds an end, and reports whether one of the others is equal.

@@ -33,7 +33,7 @@ func (w *Window) AddLockWait(s *State, p *Process, pid, epoch uint32, e *Event) 
 
 // lockTimes are sums of waits for locks in a window, in ns.
 type lockTimes struct {
-	all      float64 // with the weights of those that were drawn
+	all      float64 // time with the weights of those that were drawn
 	recorded float64 // the same without the weights
 	unplaced float64 // part of recorded of which no stack is known
 }

@@ -22,7 +22,7 @@ type Placing struct {
 	code     *guest.JITCode
 	threads  map[ThreadKey]*Thread      // threads whose samples get their contexts
 	gathered []ThreadKey                // threads whose samples are not yet sorted by link
-	links    []*waitingLink             // in the order in which they were found; the remaining ones
+	links    []*waitingLink             // links in the order in which they were found; the remaining ones
 	byLink   map[chainLink]*waitingLink // all of them
 }
 
@@ -36,7 +36,7 @@ type waitingLink struct {
 // kernel.
 type waitingNode struct {
 	thread *Thread
-	id     cct.NodeID // in thread.Waiting
+	id     cct.NodeID // node in thread.Waiting
 }
 
 // A waitingStack is the known part of such samples: the kernel's frames, the leaf, its caller, and

@@ -27,7 +27,7 @@ func TestDivide(t *testing.T) {
 		{[]float64{1, 0}, 3, []uint64{3, 0}},
 		{[]float64{0.5, 0.5}, 0, []uint64{0, 0}},
 		{[]float64{0.5, 0.5}, math.MaxUint64, nil},
-		{[]float64{0.999999, 0.999999}, 1000, nil}, // which do not sum to 1
+		{[]float64{0.999999, 0.999999}, 1000, nil}, // these do not sum to 1
 		{[]float64{0.1, 0.1}, 1000, nil},
 	} {
 		places := make([]place, len(c.shares))

@@ -124,7 +124,7 @@ func (p *Process) Trim(needed map[guest.RawFrame]struct{}, total *int64) {
 }
 
 const (
-	strangersPeriod = 10 * time.Second // in which the list of threads is read once for an unknown thread
+	strangersPeriod = 10 * time.Second // period in which the list of threads is read once for an unknown thread
 	maxStrangers    = 4096             // strangers of a process in a period
 )
 

@@ -47,7 +47,7 @@ type wakers struct {
 // A knownWaker is what distinguishes wakers.
 type knownWaker struct {
 	process *Process // the process that names the frames
-	tree    *Tree    // has the stack
+	tree    *Tree    // tree that has the stack
 	context cct.NodeID
 	pid     uint32
 	comm    string // "" for the process that waited

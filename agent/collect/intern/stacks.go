@@ -178,7 +178,7 @@ type suffix struct {
 	own     [step]bpf.Frame // outermost first
 	parent  uint32          // the empty suffix is its own
 	context uint32
-	frames  uint16 // with those of the parent
+	frames  uint16 // number of frames with those of the parent
 }
 
 type thread struct {

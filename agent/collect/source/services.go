@@ -18,8 +18,8 @@ type Services struct {
 	Owner       *fold.Owner // owner of what is known of processes and windows
 	Resolver    *guest.Resolver
 	Objects     *bpf.Objects
-	Pool        *proc.Pool     // for reads of targets
-	Libraries   *proc.Pool     // for reads of libraries, and for attaching to them
+	Pool        *proc.Pool     // pool for reads of targets
+	Libraries   *proc.Pool     // pool for reads of libraries, and for attaching to them
 	Watcher     *watch.Watcher // watcher that all share that set hardware breakpoints
 	Breakpoints attach.BreakpointPolicy
 	Root        proc.Root

@@ -110,9 +110,9 @@ type Part struct {
 // A Closed is a window that was closed and of which the profile is made.
 type Closed struct {
 	*fold.Window
-	Processes     []*fold.Process // that have samples in it
-	Before, After Snapshot        // at its begin and its end
-	Unsampled     []Unsampled     // in which CPUs had no ticks; the clock fills it in before Parts are finished
+	Processes     []*fold.Process // processes that have samples in it
+	Before, After Snapshot        // snapshots at its begin and its end
+	Unsampled     []Unsampled     // times in which CPUs had no ticks; the clock fills them in before Parts are finished
 }
 
 // An Unsampled is a CPU that was online in a window without being sampled, for no longer than that

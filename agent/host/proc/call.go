@@ -150,7 +150,7 @@ func (c *call) giveUp(owner Owner, reason error) error {
 // had no CPU for it, and the thread may have had none either.
 type callClock struct {
 	look  func(tid int) moment
-	pause time.Duration // between two looks
+	pause time.Duration // time between two looks
 	tid   int           // the thread that was looked at last
 	last  moment
 	took  time.Duration

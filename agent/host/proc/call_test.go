@@ -51,7 +51,7 @@ func TestCallClockLate(t *testing.T) {
 		tid   int
 		after time.Duration
 		at    moment
-		want  time.Duration // that the target took so far
+		want  time.Duration // time that the target took so far
 	}{
 		{"the first look, late", 7, 600 * ms, moment{state: stateBlocked, waited: 900 * ms}, 12 * ms},
 		{"the next, in time", 7, 12 * ms, moment{state: stateBlocked, waited: 900 * ms}, 24 * ms},

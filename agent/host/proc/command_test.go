@@ -73,7 +73,7 @@ func FuzzApplication(f *testing.F) {
 // Arguments and environment are those that a program was started with, cut to the bound.
 func TestArguments(t *testing.T) {
 	long := strings.Repeat("x", 100<<10)
-	cmd := exec.CommandContext(t.Context(), "cat", "-", long, long, long) // which waits for its input
+	cmd := exec.CommandContext(t.Context(), "cat", "-", long, long, long) // cat waits for its input
 	cmd.Env = []string{"OTEL_SERVICE_NAME=checkout", "EMPTY="}
 	in, err := cmd.StdinPipe()
 	if err != nil {

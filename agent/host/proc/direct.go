@@ -20,7 +20,7 @@ import (
 // One goroutine uses it at a time.
 type Direct struct {
 	*Memory
-	lost func() // has another goroutine take the place of the one that reads
+	lost func() // makes another goroutine take the place of the one that reads
 	on   bool
 	last *call // the last one, to be used again
 }

@@ -20,7 +20,7 @@ type PoolOptions struct {
 	FirstDeadline time.Duration   // limit of the first call of a kind to a process: 100 ms
 	Backoff       time.Duration   // first quarantine of a target that hung, doubled each time: 10 s
 	MaxBackoff    time.Duration   // longest quarantine: 10 min
-	Owner         func(int) Owner // whose a process is; nil asks /proc
+	Owner         func(int) Owner // tells whose a process is; nil asks /proc
 }
 
 // A Pool runs calls that a target may delay for ever, each under a deadline. A call that passes it
@@ -43,7 +43,7 @@ type PoolOptions struct {
 // ring must not wait at all and never calls a pool.
 type Pool struct {
 	opt     PoolOptions
-	look    func(tid int) moment // at the thread of a call
+	look    func(tid int) moment // looks at the thread of a call
 	workers [2]chan struct{}     // by trust: one token for each call that runs and is not abandoned
 
 	mu       sync.Mutex
@@ -130,7 +130,7 @@ func orDefault[T int | time.Duration](v, def T) T {
 // fn.
 func (p *Pool) Do(ctx context.Context, pid int, fn func() error) error {
 	return p.do(ctx, pid, general, func(c *call) error {
-		runtime.LockOSThread() // for the clock
+		runtime.LockOSThread() // The clock is that of the thread.
 		defer runtime.UnlockOSThread()
 		c.here()
 		return fn()

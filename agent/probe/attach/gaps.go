@@ -22,7 +22,7 @@ type Gap struct {
 }
 
 const (
-	checkInterval = 10 * time.Second // between two looks at the events of CPUs, which interrupt those CPUs
+	checkInterval = 10 * time.Second // time between two looks at the events of CPUs, which interrupt those CPUs
 	// maxLag is by how much the clocks of a CPU and of the machine, and a look at both, may differ;
 	// and 1 %.
 	maxLag  = 100 * time.Millisecond

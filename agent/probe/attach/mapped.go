@@ -18,7 +18,7 @@ type MappedLimits struct {
 // A MappedFile is an ELF file that has code in a process.
 type MappedFile struct {
 	Path string   // as the process has it; hostile
-	File *os.File // to read from and to attach to
+	File *os.File // file to read from and to attach to
 	ELF  *elffile.File
 }
 

@@ -36,7 +36,7 @@ type Ticks struct {
 	gaps      []Gap
 	looked    time.Duration // CLOCK_MONOTONIC: at the list of online CPUs
 	checked   time.Duration // CLOCK_MONOTONIC: the events
-	suspended time.Duration // for how long the machine was, since it was started
+	suspended time.Duration // how long the machine was suspended since it was started
 }
 
 type tick struct {
@@ -44,7 +44,7 @@ type tick struct {
 	link link.Link
 
 	watched time.Duration // CLOCK_MONOTONIC
-	before  time.Duration // for how long it had counted then
+	before  time.Duration // how long it had counted then
 }
 
 // ErrFrequency: the kernel does not sample that often.

@@ -60,7 +60,7 @@ type Keeper[K, U comparable, V any] struct {
 	kind  Kind[V]
 	pool  *proc.Pool
 	left  chan struct{}   // holds one: a file has no users any more
-	alive context.Context // until Close
+	alive context.Context // alive until Close
 	end   context.CancelFunc
 	work  sync.WaitGroup
 

@@ -4,7 +4,7 @@ import (
 	"testing"
 )
 
-// unmangled returns a name that matches the symbol.
+// The unmangled name matches the symbol.
 func TestUnmangled(t *testing.T) {
 	for symbol, plain := range map[string]string{
 		"_ZN13ObjectMonitor5enterEP10JavaThread": "ObjectMonitor::enter",

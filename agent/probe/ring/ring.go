@@ -73,7 +73,7 @@ const (
 // A head is the next record of a ring.
 type head struct {
 	state  state
-	record []byte // in the ring
+	record []byte // record in the ring
 	end    uint64 // the position behind it
 }
 

@@ -126,7 +126,7 @@ func (o *Observer) watch(ctx context.Context, seen *Observation, r *Request, k K
 
 // armed has breakpoints stand for the length of the watch.
 func (o *Observer) armed(ctx context.Context, seen *Observation, r *Request, end <-chan struct{}) (err error) {
-	runtime.LockOSThread() // for its CPU clock
+	runtime.LockOSThread() // The CPU clock is that of the thread.
 	defer runtime.UnlockOSThread()
 	overrun := r.Overrun
 	if overrun == 0 {

@@ -96,7 +96,7 @@ func (o *Observer) Close() error {
 // A Cost is what watches took of their processes.
 type Cost struct {
 	Hits    uint64
-	HitTime time.Duration // for one of them
+	HitTime time.Duration // time for one of them
 	// Arming is an upper bound: the CPU time that the agent waited for the threads' CPUs to set and
 	// remove breakpoints.
 	Arming time.Duration

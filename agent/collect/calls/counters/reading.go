@@ -58,7 +58,7 @@ func (r *Reading) Counted() (n int) {
 
 // A Call is a call site, and the class of its receivers where the VM counts them by class.
 type Call struct {
-	Method uint64 // whose code makes the call
+	Method uint64 // the method whose code makes the call
 	BCI    int
 	Klass  uint64 // 0 if the VM does not count by class there, or has no row left for the class
 }

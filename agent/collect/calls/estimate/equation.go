@@ -104,7 +104,7 @@ func newLeastSquares(n int) *leastSquares {
 func (s *leastSquares) step(x []float64, equations []equation) float64 {
 	const (
 		iterations = 40
-		tolerance  = 1e-5 // relative bound on the residual's squared norm: the next weights differ, more precision is wasted
+		tolerance  = 1e-5 // relative bound on the residual's squared norm: the next round has other weights
 	)
 	s.start(x, equations)
 	first := s.norm()

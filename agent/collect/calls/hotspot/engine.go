@@ -20,7 +20,7 @@ import (
 
 // Bounds of an Engine.
 const (
-	maxGuests     = 4                     // processes with breakpoint windows, the busiest; others are estimated without
+	maxGuests     = 4                     // JVMs with breakpoint windows, the busiest; others are estimated without
 	planInterval  = time.Second           // time between plans of what to listen to
 	planAhead     = 3 * time.Second       // the time that a plan is made for
 	listenLongest = 20 * time.Millisecond // longest time of one window

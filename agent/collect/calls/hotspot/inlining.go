@@ -132,7 +132,7 @@ func (in *input) manyReceivers(at estimate.Place) *vmruntime.CallCount {
 		distinguished += r.Count
 	}
 	if call.Count > distinguished {
-		classes++ // that the VM had no room for
+		classes++ // a class that the VM had no room for
 	}
 	if len(call.Receivers) == 0 || classes < fewestReceivers {
 		return nil

@@ -60,7 +60,7 @@ func TestFirstReading(t *testing.T) {
 		known      bool
 		rate, call float64
 	}{
-		// The entries of young are counted all the same.
+		// The entries of loop are counted all the same.
 		{young, true, 160, 50}, {before, true, 100, 20}, {unread, false, 0, 0}, {late, true, 160, 50},
 		{loop, false, 159.9, 0},
 	} {

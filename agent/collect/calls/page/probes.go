@@ -18,7 +18,7 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/elffile"
 )
 
-// Bounds on the search for probes in a guest's files.
+// maxSites bounds the search for probes in a guest's files.
 const maxSites = 64 // sites in all of them; one file has half a dozen
 
 var searched = attach.MappedLimits{Files: 512, Size: 1 << 30}

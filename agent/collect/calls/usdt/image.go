@@ -24,7 +24,7 @@ type fileID struct {
 	size, changed int64 // bytes; ns
 }
 
-// An opened file of an interpreter.
+// An openedBuild is the opened file of an interpreter.
 type openedBuild struct {
 	*build
 	file *os.File

@@ -19,7 +19,7 @@ type cost struct {
 }
 
 const (
-	leastPairs   = 256  // before anything is timed
+	leastPairs   = 256  // pairs that are needed before anything is timed
 	leastWindows = 4    // likewise
 	manyPairs    = 8192 // no more are needed
 	keptWindows  = 256

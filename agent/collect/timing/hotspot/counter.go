@@ -28,7 +28,7 @@ const (
 	mostHits     = attach.MaxBreakpointHits
 	manyHits     = 200                   // hits of slices together that show how often a method is called
 	mostSlowed   = 0.05                  // part of the threads' time that breakpoints may take while they stand
-	countIdle    = 20 * time.Millisecond // between slices while nothing can be counted
+	countIdle    = 20 * time.Millisecond // time between slices while nothing can be counted
 	takePatience = time.Second           // how long Take waits for slices to end
 	// A process counts as if it used so much of a CPU at least: otherwise the budget of one that
 	// mostly waits would buy no slice for minutes.
@@ -55,7 +55,7 @@ type Counter struct {
 type Count struct {
 	Calls    float64       // estimated from what was observed
 	Error    float64       // standard error of Calls; 0 if all of the time was observed
-	Time     time.Duration // since the last Take
+	Time     time.Duration // time since the last Take
 	Observed time.Duration // part of Time that was observed
 }
 

@@ -31,7 +31,7 @@ type Options struct {
 	Breakpoints attach.BreakpointPolicy // on which machines breakpoints may be set
 	Share       float64                 // part of each process's CPU time that windows may take; 0 means DefaultShare
 	Root        proc.Root               // where processes are; "" means proc.DefaultRoot
-	Watcher     *watch.Watcher          // that of the agent in this program, if there is one
+	Watcher     *watch.Watcher          // the watcher of the agent in this program, if there is one
 	Log         *slog.Logger            // nil: none
 }
 

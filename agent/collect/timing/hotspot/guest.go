@@ -18,7 +18,7 @@ import (
 )
 
 const (
-	windowsPerSecond = 20 // at most: the pauses are random
+	windowsPerSecond = 20 // most windows a second: the pauses are random
 	timedPerWindow   = 64
 	admitTime        = 500 * time.Millisecond // time in which invocations of a window begin
 	leastWait        = 50 * time.Millisecond  // least time for their ends
@@ -54,7 +54,7 @@ type guest struct {
 type version struct {
 	name    string
 	callers callers
-	windows int           // since the last survey
+	windows int           // windows since the last survey
 	longest time.Duration // invocation
 	wait    time.Duration // time limit for the ends of invocations
 	second  uint64        // address of its second instruction; 0 if that could not be found

@@ -40,7 +40,7 @@ type loopCode struct {
 	number  uint32  // as timings have it
 	perCall float64 // iterations in an invocation while the VM counted; 0: not known
 	places  []*loopPlace
-	why     string // it cannot be timed
+	why     string // why it cannot be timed
 	slower  bool   // places were left out, as breakpoints there would make code slower
 }
 
@@ -56,7 +56,7 @@ type loopPlace struct {
 	what    string             // the addresses are, for people
 
 	callers callers
-	windows int               // since the last survey
+	windows int               // windows since the last survey
 	silent  int               // surveys without arrivals, in a row
 	rounds  float64           // rounds in a window, lately
 	moves   map[int64]float64 // rounds by how much the counter grew
@@ -120,7 +120,7 @@ type loopKey struct {
 type loopGroup struct {
 	loopKey
 	shapes *shapes
-	polls  []*vmruntime.Safepoint         // at the ends of iterations
+	polls  []*vmruntime.Safepoint         // polls at the ends of iterations
 	calls  map[int][]*vmruntime.Safepoint // calls of each iteration, by bytecode index
 }
 

@@ -86,7 +86,7 @@ type result struct {
 	Started int         // invocations that were taken
 	Lost    [bpf.LostLeft + 1]int
 	Hits    [bpf.WatchAddresses]uint32 // for rounds: arrivals at each address
-	Open    int                        // had not ended
+	Open    int                        // invocations or rounds that had not ended
 	Late    int                        // invocations that were not taken, as the window waited only for ends
 	// Stray is how many arrivals ended nothing: other callees return to the same place, or the
 	// invocation began before the window.

@@ -7,8 +7,8 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/probe/probesite"
 )
 
-// Loops that run n times over one instruction of a kind; n is at least 1. The Go scheduler cannot
-// preempt them.
+// loopStepped and the others run n times over one instruction of a kind; n is at least 1. The Go
+// scheduler cannot preempt them.
 func loopStepped(n uint64)
 func loopNop(n uint64)
 func loopNop5(n uint64)
