@@ -44,10 +44,8 @@ func needsFor(c cap.Value, files []string) bool {
 
 // replaceable returns an error if this thread may not make a file, or put another one in its place.
 func replaceable(file string) error {
-	if behind, err := filepath.EvalSymlinks(file); err == nil {
-		file = behind
-	}
-	if st, err := os.Stat(file); err == nil && !st.Mode().IsRegular() {
+	// A link is replaced itself, wherever it leads (outfile).
+	if st, err := os.Lstat(file); err == nil && !st.Mode().IsRegular() && st.Mode().Type() != fs.ModeSymlink {
 		return unix.Faccessat(unix.AT_FDCWD, file, unix.W_OK, unix.AT_EACCESS)
 	}
 	dir := filepath.Dir(file)

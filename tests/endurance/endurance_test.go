@@ -3,7 +3,6 @@ package main
 import (
 	"fmt"
 	"net/http"
-	"os"
 	"testing"
 	"time"
 
@@ -25,8 +24,7 @@ func TestFlat(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// The JVMs are children of this process, and no others are.
-	s, err := startServer(t.Context(), built, t.TempDir(), fmt.Sprintf("-p%d", os.Getpid()))
+	s, err := startServer(t.Context(), built, t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -34,11 +34,13 @@ type server struct {
 	history string
 }
 
-// startServer starts `serve` with a history below dir. It does not end with ctx: what it used is
-// read after that.
-func startServer(ctx context.Context, agent profiler.Agent, dir string, args ...string) (*server, error) {
+// startServer starts `serve` for the children of this process, so that what else the machine does
+// is not in the figures, with a history below dir. It does not end with ctx: what it used is read
+// after that.
+func startServer(ctx context.Context, agent profiler.Agent, dir string) (*server, error) {
 	history := filepath.Join(dir, "history")
-	s, err := agent.Serve(context.WithoutCancel(ctx), append(args, "-e", kinds, "--history-dir", history)...)
+	children := "-p" + strconv.Itoa(os.Getpid())
+	s, err := agent.Serve(context.WithoutCancel(ctx), children, "-e", kinds, "--history-dir", history)
 	return &server{s, history}, err
 }
 
