@@ -23,6 +23,11 @@ func settle(files ...string) func() error {
 				keep = append(keep, c)
 			}
 		}
+		// Files in a directory of the user behind sudo are given to that user (outfile).
+		if held, err := cap.GetProc().GetFlag(cap.Effective, cap.CHOWN); err == nil && held && len(files) > 0 &&
+			os.Getenv("SUDO_UID") != "" {
+			keep = append(keep, cap.CHOWN)
+		}
 		return privilege.Drop(keep)
 	}
 }
