@@ -1,7 +1,8 @@
 // Package probe is the wing of where and how the agent hooks into kernel and programs, and of how
 // records come back.
 //
-//   - probesite finds the instructions of a library at which a probe is cheap and safe; hitcost, in it, measures what a hit costs here
+//   - probesite finds the instructions of a library at which a probe is cheap and safe; hitcost, in
+//     it, measures what a hit costs here
 //   - valueprobe has the syntax of probes that users write, and of the values that they read
 //   - attach opens perf events, uprobes, USDT probes and hardware breakpoints
 //   - library does so once for each file that processes map, and while any of them does

@@ -107,8 +107,8 @@ func parseFlags(fs *pflag.FlagSet, usage string, args []string) error {
 	return nil
 }
 
-// parse parses the arguments of a verb without advanced flags. The error of an unknown flag says
-// which one was most likely meant. Letters are too short for a guess.
+// parse parses the arguments of a verb. The error of an unknown flag says which one was most likely
+// meant; a single letter is too short for a guess.
 func parse(fs *pflag.FlagSet, args []string) error {
 	err := fs.Parse(args)
 	unknown := (*pflag.NotExistError)(nil)
@@ -123,7 +123,7 @@ func parse(fs *pflag.FlagSet, args []string) error {
 	return err
 }
 
-// renamed has flags known by former names, too, which the help does not show.
+// renamed makes flags known by their former names, too, which the help does not show.
 func renamed(fs *pflag.FlagSet, now map[string]string) {
 	fs.SetNormalizeFunc(func(_ *pflag.FlagSet, name string) pflag.NormalizedName {
 		return pflag.NormalizedName(cmp.Or(now[name], name))

@@ -53,7 +53,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 type verb struct {
 	name    string
 	summary string // one line of help; empty hides the verb
-	heading string // of the help, from this verb on; empty continues the one before
+	heading string // heading in the help above this verb; empty if it stands below the one before
 	run     func(ctx context.Context, args []string, stdout, stderr io.Writer) error
 }
 

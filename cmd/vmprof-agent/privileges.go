@@ -17,23 +17,27 @@ import (
 // the end.
 func settle(files ...string) func() error {
 	return func() error {
-		keep := privilege.Make(privilege.Host()).Keep
-		for _, c := range []cap.Value{cap.DAC_OVERRIDE, cap.FOWNER} {
-			if held, err := cap.GetProc().GetFlag(cap.Effective, c); err == nil && held && needsFor(c, files) {
-				keep = append(keep, c)
-			}
-		}
-		// Files in a directory of the user behind sudo are given to that user (outfile).
-		if held, err := cap.GetProc().GetFlag(cap.Effective, cap.CHOWN); err == nil && held && len(files) > 0 &&
-			os.Getenv("SUDO_UID") != "" {
-			keep = append(keep, cap.CHOWN)
-		}
+		keep := append(privilege.Make(privilege.Host()).Keep, toWrite(files)...)
 		return privilege.Drop(keep)
 	}
 }
 
+// toWrite returns the capabilities that the files can only be written with. One that the process
+// does not hold is not among them.
+func toWrite(files []string) (keep []cap.Value) {
+	for _, c := range []cap.Value{cap.DAC_OVERRIDE, cap.FOWNER, cap.CHOWN} {
+		if held, err := cap.GetProc().GetFlag(cap.Effective, c); err == nil && held && needsFor(c, files) {
+			keep = append(keep, c)
+		}
+	}
+	return keep
+}
+
 // needsFor says whether one of the files can only be written with a capability.
 func needsFor(c cap.Value, files []string) bool {
+	if c == cap.CHOWN { // files are given to the user behind sudo (outfile)
+		return len(files) > 0 && os.Getenv("SUDO_UID") != ""
+	}
 	return privilege.Without(c, func() error {
 		for _, file := range files {
 			if file == "" || file == sink.Stdout {

@@ -3,6 +3,7 @@ package main
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"kernel.org/pub/linux/libs/security/libcap/cap"
@@ -34,6 +35,21 @@ func TestNeedsForLinks(t *testing.T) {
 		}
 		if err := os.Remove(link); err != nil {
 			t.Fatal(err)
+		}
+	}
+}
+
+// Files in a directory of the user behind sudo are given to that user.
+func TestToWriteBehindSudo(t *testing.T) {
+	needs.Root(t, "files of other users")
+	file := filepath.Join(t.TempDir(), "file")
+	for _, uid := range []string{"", "1000"} {
+		t.Setenv("SUDO_UID", uid)
+		if got := slices.Contains(toWrite([]string{file}), cap.CHOWN); got != (uid != "") {
+			t.Errorf("SUDO_UID=%s: CAP_CHOWN is kept: %v", uid, got)
+		}
+		if slices.Contains(toWrite(nil), cap.CHOWN) {
+			t.Errorf("SUDO_UID=%s: CAP_CHOWN is kept without a file", uid)
 		}
 	}
 }
