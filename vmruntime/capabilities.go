@@ -61,8 +61,13 @@ type VirtualLister interface {
 	// the program goes on, a few may be missing. It is an error if the VM does not keep a list of
 	// all of them.
 	VirtualThreads(most int, draw func(n int) int) ([]VirtualThread, error)
-	// DescribeVirtual says what threads did whose words were read at one moment.
-	DescribeVirtual(words []VirtualWords) ([]VirtualDoing, error)
+	// Collections are those that have begun. ErrMoved during one that stops the program; 0 if the
+	// VM does not say.
+	Collections() (uint64, error)
+	// DescribeVirtual says what threads did whose words were read at one moment, which is not
+	// before Collections returned collections. ErrMoved if another has begun since: the words are
+	// addresses of other objects now, or of none.
+	DescribeVirtual(words []VirtualWords, collections uint64) ([]VirtualDoing, error)
 }
 
 // A VirtualThread is one that was drawn. The addresses are of objects: a collector may move them.

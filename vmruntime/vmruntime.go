@@ -139,13 +139,15 @@ type Frame struct {
 // ErrStarting says that a VM is not yet far enough to be attached to. Try again a little later.
 var ErrStarting = errors.New("the VM is still starting")
 
-// Errors of Process.Lookup that callers count apart.
+// Errors that callers count apart or try again after.
 var (
 	// ErrStale: the code or method of that site is gone and its memory may hold something else. The
 	// site must not be named after what is there now.
 	ErrStale = errors.New("code was unloaded before it could be named")
 	// ErrUnknown: the guest keeps nothing at that site.
 	ErrUnknown = errors.New("no guest code at this address")
+	// ErrMoved: a collection moved objects while they were read.
+	ErrMoved = errors.New("the collector moved the objects meanwhile")
 	// ErrMalformed: the guest's own tables contradict themselves or pass a bound.
 	ErrMalformed = errors.New("guest data is malformed")
 )

@@ -426,8 +426,44 @@ func (p *Process) virtualWords(states, blockers, waiters, mounted []uint64) ([]r
 	return all, nil
 }
 
+// Collections implements vmruntime.VirtualLister.
+func (p *Process) Collections() (uint64, error) {
+	s := &p.schema.object.heap
+	if !s.Collections.Known || !s.Collecting.Known {
+		return 0, nil
+	}
+	heap, err := p.memory.Word(s.Heap)
+	if err != nil {
+		return 0, err
+	}
+	words, err := p.words([]uint64{s.Collections.At(heap)}, uint64(s.Collections.Width))
+	if err != nil {
+		return 0, err
+	}
+	active, err := p.words([]uint64{s.Collecting.At(heap)}, uint64(s.Collecting.Width))
+	if err == nil && active[0] != 0 {
+		err = vmruntime.ErrMoved
+	}
+	return words[0], err
+}
+
 // DescribeVirtual implements vmruntime.VirtualLister.
-func (p *Process) DescribeVirtual(words []vmruntime.VirtualWords) ([]vmruntime.VirtualDoing, error) {
+func (p *Process) DescribeVirtual(words []vmruntime.VirtualWords, collections uint64) ([]vmruntime.VirtualDoing, error) {
+	all, err := p.describeVirtual(words)
+	if err != nil {
+		return nil, err
+	}
+	now, err := p.Collections()
+	if err == nil && now != collections {
+		err = vmruntime.ErrMoved
+	}
+	if err != nil {
+		return nil, fmt.Errorf("what virtual threads wait for: %w", err)
+	}
+	return all, nil
+}
+
+func (p *Process) describeVirtual(words []vmruntime.VirtualWords) ([]vmruntime.VirtualDoing, error) {
 	if p.virtualList == nil {
 		return nil, errors.New("virtual threads were not listed")
 	}

@@ -25,6 +25,10 @@ func TestLiveVirtualThreads(t *testing.T) {
 			}
 			tried = true
 			for _, most := range []int{all, all / 4} {
+				collections, err := p.Collections()
+				if err != nil {
+					t.Fatalf("%d collections, %v", collections, err)
+				}
 				list, err := p.VirtualThreads(most, rand.IntN)
 				if err != nil {
 					t.Fatal(err)
@@ -39,9 +43,13 @@ func TestLiveVirtualThreads(t *testing.T) {
 					}
 					words = append(words, vmruntime.VirtualWords{State: uint32(state[0]), Blocker: blocker[0]})
 				}
-				doing, err := p.DescribeVirtual(words)
+				doing, err := p.DescribeVirtual(words, collections)
 				if err != nil {
 					t.Fatal(err)
+				}
+				g.jcmd(t, "GC.run")
+				if _, err := p.DescribeVirtual(words, collections); !errors.Is(err, vmruntime.ErrMoved) {
+					t.Errorf("after a collection: %v", err)
 				}
 				for i, v := range list {
 					sum += v.Weight

@@ -2,7 +2,6 @@ package events
 
 import (
 	"context"
-	"math/rand/v2"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/collect/fold"
 	"github.com/vmprof-agent/vmprof-agent/agent/guest"
@@ -55,24 +54,13 @@ func (e *Source) lookApart() apartThreads {
 
 // waitingApart draws virtual threads, and returns what those stand for that wait without a carrier.
 func waitingApart(l vmruntime.VirtualLister) (weights []float64, err error) {
-	list, err := l.VirtualThreads(mostSurveyed, rand.IntN)
-	if err != nil {
-		return nil, err
-	}
-	words := make([]vmruntime.VirtualWords, len(list))
-	for i := range list {
-		words[i] = list[i].Words
-	}
-	doing, err := l.DescribeVirtual(words)
-	if err != nil {
-		return nil, err
-	}
-	for i := range list {
-		if !list[i].OnCarrier && doing[i].State != vmruntime.VirtualRuns {
-			weights = append(weights, list[i].Weight)
+	threads, _, err := drawVirtual(l, mostSurveyed)
+	for i := range threads {
+		if t := &threads[i]; !t.OnCarrier && t.VirtualDoing.State != vmruntime.VirtualRuns {
+			weights = append(weights, t.Weight)
 		}
 	}
-	return weights, nil
+	return weights, err
 }
 
 // extent is the time that one kind of a process's events lacks in a window, as virtual threads

@@ -1,13 +1,10 @@
 package events
 
 import (
-	"bytes"
-	"cmp"
 	"context"
 	"maps"
 	"math/rand/v2"
 	"os"
-	"slices"
 	"time"
 
 	"github.com/cilium/ebpf"
@@ -17,7 +14,6 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/host/proc"
 	"github.com/vmprof-agent/vmprof-agent/agent/model/profile"
 	"github.com/vmprof-agent/vmprof-agent/bpf"
-	"github.com/vmprof-agent/vmprof-agent/vmruntime"
 )
 
 // Surveys say what virtual threads wait for while probes are attached in slices of time. A wait
@@ -480,185 +476,4 @@ func (e *Source) seedWait(of *virtualPlan, v *waitingVirtual, now time.Duration)
 		}
 	})
 	return kept
-}
-
-// A virtualLook is which of a process's virtual threads waited at a moment.
-type virtualLook struct {
-	waiting []waitingVirtual
-	weight  float64 // how many threads one that was drawn stands for
-}
-
-// A waitingVirtual is a virtual thread that has left its carrier, and waits for an object.
-type waitingVirtual struct {
-	vmruntime.VirtualDoing
-	id     uint64
-	weight float64 // how many threads it stands for
-	stack  []byte  // a record of a Sample; nil if it could not be read
-}
-
-func (v *waitingVirtual) kind() int { return virtualKind(v.State == vmruntime.VirtualBlocked) }
-
-// waits reports whether it does so for an object.
-func (v *waitingVirtual) waits() bool {
-	return v.State == vmruntime.VirtualBlocked || v.State == vmruntime.VirtualParked && v.Class != ""
-}
-
-// event is that of its wait, without what it stands for; epoch is of its stack.
-func (v *waitingVirtual) event(p *guest.Process) (event fold.Event, epoch uint32) {
-	event.Thread = virtualName
-	lockWait(&event, v.Class, waitNames[v.kind()])
-	var o bpf.Observation
-	if v.stack != nil && bpf.DecodeSample(v.stack, &o.Sample) == nil {
-		event.Stack, epoch = observedStack(nil, &o, p.Attachment.Load()), o.ClassEpoch
-	}
-	return event, epoch
-}
-
-// virtualWaiting draws about most of the process's virtual threads, and returns those that wait for
-// an object. It reads the stacks of up to so many of them: these stand for the others that wait for
-// objects of the same class.
-func (e *Source) virtualWaiting(ctx context.Context, p *guest.Process, most, stacks int) (look virtualLook, err error) {
-	type drawn struct {
-		vmruntime.VirtualThread
-		vmruntime.VirtualDoing
-	}
-	threads, err := withLister(ctx, e, p, func(l vmruntime.VirtualLister) ([]drawn, error) {
-		list, err := l.VirtualThreads(most, rand.IntN)
-		if err != nil {
-			return nil, err
-		}
-		words := make([]vmruntime.VirtualWords, len(list))
-		for i := range list {
-			words[i] = list[i].Words
-		}
-		doing, err := l.DescribeVirtual(words)
-		if err != nil {
-			return nil, err
-		}
-		threads := make([]drawn, len(list))
-		for i := range list {
-			threads[i] = drawn{list[i], doing[i]}
-		}
-		return threads, nil
-	})
-	if err != nil {
-		return look, err
-	}
-	var asked []bpf.AskedVirtual
-	all := 0.
-	for i := range threads {
-		t := &threads[i]
-		all += t.Weight
-		if w := (waitingVirtual{VirtualDoing: t.VirtualDoing, id: t.ID, weight: t.Weight}); w.waits() && !t.OnCarrier {
-			look.waiting = append(look.waiting, w)
-			asked = append(asked, bpf.AskedVirtual{Continuation: t.Continuation, Mounted: t.Mounted,
-				State: t.VirtualThread.State, Blocker: t.Blocker, Waiter: t.Waiter})
-		}
-	}
-	look.weight = all / float64(max(len(threads), 1))
-	chosen := drawByClass(look.waiting, stacks, rand.IntN)
-	some := make([]bpf.AskedVirtual, len(chosen))
-	for i, at := range chosen {
-		some[i] = asked[at]
-	}
-	var words []vmruntime.VirtualWords
-	var seen []waitingVirtual
-	err = e.locks.stacks.readVirtual(p.Identity(), some, time.Now().Add(surveyStacks), func(i int, v bpf.SeenVirtual) {
-		if len(v.Stack) > 0 {
-			words = append(words, vmruntime.VirtualWords{State: v.State, Blocker: v.Blocker, Waiter: v.Waiter})
-			w := look.waiting[chosen[i]]
-			w.stack = bytes.Clone(v.Stack)
-			seen = append(seen, w)
-		}
-	})
-	if err != nil {
-		// Their waits are counted without stacks.
-		e.services.Log.Debug("cannot read the stacks of virtual threads", "pid", p.PID, "err", err)
-	}
-	if len(seen) == 0 {
-		return look, nil
-	}
-	doing, err := withLister(ctx, e, p, func(l vmruntime.VirtualLister) ([]vmruntime.VirtualDoing,
-		error) {
-		return l.DescribeVirtual(words)
-	})
-	if err != nil {
-		return look, err
-	}
-	for i := range seen { // a thread may have gone on meanwhile, and wait for something else
-		seen[i].VirtualDoing = doing[i]
-	}
-	look.waiting = standFor(look.waiting, seen)
-	return look, nil
-}
-
-// drawByClass draws about n of waits, evenly from those for objects of each class.
-func drawByClass(waiting []waitingVirtual, n int, draw func(n int) int) (chosen []int) {
-	if len(waiting) == 0 {
-		return nil
-	}
-	order := make([]int, len(waiting))
-	for i := range order {
-		order[i] = i
-	}
-	slices.SortFunc(order, func(a, b int) int {
-		return cmp.Or(cmp.Compare(waiting[a].Class, waiting[b].Class), cmp.Compare(a, b))
-	})
-	step := max((len(waiting)+n-1)/n, 1)
-	for i := draw(step); i < len(order); i += step {
-		chosen = append(chosen, order[i])
-	}
-	return chosen
-}
-
-// standFor returns waits with stacks, which stand for all that wait for objects of the same class,
-// and those for which none does.
-func standFor(waiting, seen []waitingVirtual) []waitingVirtual {
-	type like struct {
-		kind  int
-		class string
-	}
-	of := func(v *waitingVirtual) like { return like{v.kind(), v.Class} }
-	all, known := map[like]float64{}, map[like]float64{}
-	for i := range waiting {
-		all[of(&waiting[i])] += waiting[i].weight
-	}
-	for i := range seen {
-		known[of(&seen[i])] += seen[i].weight
-	}
-	var kept []waitingVirtual
-	for _, v := range seen {
-		if l := of(&v); v.waits() && all[l] > 0 {
-			v.weight *= all[l] / known[l]
-			kept = append(kept, v)
-		}
-	}
-	for _, v := range waiting {
-		if known[of(&v)] == 0 {
-			kept = append(kept, v)
-		}
-	}
-	return kept
-}
-
-// withLister calls do with what lists p's virtual threads, in the worker that has the process.
-func withLister[T any](
-	ctx context.Context, e *Source, p *guest.Process, do func(vmruntime.VirtualLister) ([]T, error),
-) ([]T, error) {
-	ctx, cancel := context.WithTimeout(ctx, surveyTime)
-	defer cancel()
-	got := make(chan []T, 1)
-	err := e.services.Resolver.WithVM(ctx, p, func(g *guest.VM) error {
-		lister, err := guest.As[vmruntime.VirtualLister](g)
-		if err != nil {
-			return err
-		}
-		list, err := do(lister)
-		got <- list
-		return err
-	})
-	if err != nil {
-		return nil, err
-	}
-	return <-got, nil
 }

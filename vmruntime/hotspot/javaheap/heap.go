@@ -18,8 +18,11 @@ type Schema struct {
 	parallelGeneration       vmstructs.Field // field of PSYoungGen: MemRegion
 	regionTable, RegionShift vmstructs.Field // fields of G1CollectedHeap, through its HeapRegionManager
 	regionTag                vmstructs.Field // field of HeapRegion
-	edenTag, survivorTag     uint32
-	oldMask, humongousMask   uint32
+	// Collections and Collecting are fields of CollectedHeap, which the VM may not show: the number
+	// of collections that have begun, and whether one stops the program.
+	Collections, Collecting vmstructs.Field
+	edenTag, survivorTag    uint32
+	oldMask, humongousMask  uint32
 }
 
 // NewSchema looks up the fields of the heap of each collector. What is missing of the bounds is in
@@ -47,6 +50,8 @@ func NewSchema(r *vmstructs.Resolver) Schema {
 		parallelGeneration: r.Optional("PSYoungGen._reserved"),
 		regionTable:        within(regions, r.Optional("G1HeapRegionTable._biased_base")),
 		RegionShift:        within(regions, r.Optional("G1HeapRegionTable._shift_by")),
+		Collections:        r.Optional("CollectedHeap._total_collections"),
+		Collecting:         r.Optional("CollectedHeap._is_stw_gc_active", "CollectedHeap._is_gc_active"),
 		regionTag: within(r.Optional("G1HeapRegion._type", "HeapRegion._type"),
 			r.Optional("G1HeapRegionType._tag", "HeapRegionType._tag")),
 		edenTag:       tag("EdenTag"),

@@ -22,9 +22,9 @@ import (
 )
 
 const (
-	longSlice    = 500 * time.Millisecond // how long breakpoints of a counter stand, unless Take ends them
-	shortSlice   = 100 * time.Millisecond // the same where the budget has no room for more
-	firstSlice   = time.Millisecond       // what a slice costs at least: setting breakpoints and removing them
+	longSlice    = 500 * time.Millisecond // how long breakpoints of a counter stand at most
+	shortSlice   = 100 * time.Millisecond // how long they stand at least, unless Take ends them
+	firstSlice   = time.Millisecond       // what setting breakpoints and removing them costs at least
 	mostHits     = attach.MaxBreakpointHits
 	manyHits     = 200                   // hits of slices together that show how often a method is called
 	mostSlowed   = 0.05                  // part of the threads' time that breakpoints may take while they stand
@@ -85,10 +85,12 @@ type counted struct {
 	bucket  budget.Bucket
 	earned  time.Duration // CPU time that the budget is a share of
 	used    time.Duration // CPU time of the process at the last slice
+	setting time.Duration // what the last slice cost beside its hits
 	begun   time.Duration // CLOCK_MONOTONIC: of the last slice
 	due     time.Duration // CLOCK_MONOTONIC: of the next search
 	threads threadList
 	found   bool // code of the method was found
+	rested  bool // there was no budget since the last slice
 
 	// By ending.mu.
 	tally     tally
@@ -114,7 +116,7 @@ func OpenCounter(ctx context.Context, opt Options) (*Counter, error) {
 	c := &Counter{opt: opt}
 	err = c.jvms.attach(ctx, &opt, func(p *process) *counted {
 		now := proc.Monotonic()
-		g := &counted{process: p, counter: c, tally: tally{from: now, taken: now}, begun: now}
+		g := &counted{process: p, counter: c, tally: tally{from: now, taken: now}, begun: now, setting: firstSlice}
 		g.bucket.Fill(firstSlice, firstSlice) // a method that is called too often shows at once
 		g.threads = func() ([]int, error) { return opt.Root.Threads(p.PID) }
 		return g
@@ -280,16 +282,23 @@ func (g *counted) slice(ctx context.Context) error {
 		return errResting
 	}
 	hit := g.counter.timer.observer.HitTime()
-	expected := time.Duration(g.tally.rate * shortSlice.Seconds() * float64(hit)) // time of hits in the shortest slice
-	most := max(expected, firstSlice)
+	length, most := sliceLength(g.tally.rate*hit.Seconds(), g.setting)
+	if g.tally.looks == 0 {
+		length = shortSlice // it may be called often
+	}
 	g.earn(2 * most)
 	if !g.bucket.Take(most) {
+		g.rested = true
 		return errResting
 	}
-	length := shortSlice
-	if more := expected * time.Duration(longSlice/shortSlice); g.bucket.Take(more) {
-		g.bucket.Settle(more, 0) // the slice may not use it
-		length = longSlice
+	if g.rested {
+		// The budget comes with the program's bursts of work: a slice at once would begin with one.
+		g.rested = false
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(rand.N(longSlice)):
+		}
 	}
 	threads, err := g.threads()
 	if err != nil {
@@ -328,6 +337,7 @@ func (g *counted) slice(ctx context.Context) error {
 		return err
 	}
 	hits := float64(kernel.Head().Runs)
+	g.setting = max(seen.Cost-time.Duration(hits*float64(hit)), firstSlice)
 	g.hits += hits
 	if rate, slowed := g.pace.add(hits, max(seen.Ran, seen.Length), hit); slowed || hits >= mostHits {
 		return fmt.Errorf("%s is called too often to be counted, at least %.0f times a second: breakpoints would "+
@@ -343,6 +353,17 @@ func (g *counted) slice(ctx context.Context) error {
 	observed := time.Duration(float64(seen.Armed) * float64(seen.Threads) / float64(max(all-seen.Gone, seen.Threads)))
 	g.tally.look(hits, ended, observed, hits*hit.Seconds()/seen.Armed.Seconds())
 	return nil
+}
+
+// sliceLength is how long a slice is, and what it may cost. slowed is the part of the threads' time
+// that hits take, and setting what it costs to set the breakpoints and to remove them: a slice has
+// hits for as much, within its bounds.
+func sliceLength(slowed float64, setting time.Duration) (length, cost time.Duration) {
+	length = longSlice
+	if slowed > 0 {
+		length = max(shortSlice, time.Duration(min(float64(longSlice), float64(setting)/slowed)))
+	}
+	return length, setting + time.Duration(slowed*float64(length))
 }
 
 // earn fills the bucket, which keeps no more than most.

@@ -46,35 +46,39 @@ func nearTruth(got Count, truth float64) bool {
 	return math.Abs(got.Calls-truth) <= 4*got.Error+0.03*truth
 }
 
-// countCalls counts for at least three seconds and a thousand calls, and returns how many there
-// were by the program.
+// countCalls counts for at least three seconds, a thousand calls and some slices, and returns how
+// many calls there were by the program.
 func countCalls(t *testing.T, g *jvm.Guest, m Method, share float64) (got Count, truth float64) {
 	t.Helper()
 	c := openCounter(t, g, m, share)
 	defer c.Close()
-	for deadline := time.Now().Add(time.Minute); c.Take()[g.PID()].Calls == 0; time.Sleep(100 * time.Millisecond) {
-		if time.Now().After(deadline) || c.Err() != nil {
-			t.Fatalf("nothing is counted: %v, %v", c.Err(), c.Notes())
+	deadline := time.Now().Add(time.Minute)
+	await := func(done func(Count) bool) {
+		for ; !done(c.Take()[g.PID()]); time.Sleep(100 * time.Millisecond) {
+			if time.Now().After(deadline) || c.Err() != nil {
+				t.Fatalf("nothing is counted: %v, %v", c.Err(), c.Notes())
+			}
 		}
 	}
+	await(func(n Count) bool { return n.Calls > 0 })
+	await(func(n Count) bool { return n.Observed > 0 }) // a slice that was not chosen by what it saw
 	c.Take()
 	before := callsOf(t, g)
-	for windows := 1; windows <= 3 || truth < 1000; windows++ {
-		time.Sleep(time.Second)
-		n := c.Take()[g.PID()]
-		if windows >= 3 {
-			last, err := c.Finish()
-			if err != nil {
-				t.Fatal(err)
-			}
-			rest := last[g.PID()]
-			n.Calls, n.Error = n.Calls+rest.Calls, math.Hypot(n.Error, rest.Error)
-			n.Time, n.Observed = n.Time+rest.Time, n.Observed+rest.Observed
-		}
+	add := func(n Count) {
 		truth = callsOf(t, g) - before
 		got.Calls, got.Error = got.Calls+n.Calls, math.Hypot(got.Error, n.Error)
 		got.Time, got.Observed = got.Time+n.Time, got.Observed+n.Observed
 	}
+	const seconds, most, leastCalls, leastObserved = 3, 60, 1000, 200 * time.Millisecond
+	for n := 1; n <= seconds || (truth < leastCalls || got.Observed < leastObserved) && n <= most; n++ {
+		time.Sleep(time.Second)
+		add(c.Take()[g.PID()])
+	}
+	last, err := c.Finish()
+	if err != nil {
+		t.Fatal(err)
+	}
+	add(last[g.PID()])
 	return got, truth
 }
 
@@ -117,8 +121,7 @@ func TestLiveCounter(t *testing.T) {
 				return
 			}
 			got, truth := countCalls(t, g, m, test.share)
-			// The error is that of few slices, which may be far off themselves: two of three are
-			// not.
+			// The error is that of few slices: two of three are right.
 			if !nearTruth(got, truth) {
 				t.Logf("%s: %.0f ± %.0f calls, %.0f in truth", test.name, got.Calls, got.Error, truth)
 				for range 2 {

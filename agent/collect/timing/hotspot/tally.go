@@ -12,14 +12,17 @@ import (
 type tally struct {
 	from  time.Duration // CLOCK_MONOTONIC: until when the sum is known
 	taken time.Duration // CLOCK_MONOTONIC: since when it counts
-	sum   Count         // its Error is that of what was not observed, without slowed
+	sum   Count         // its Error is not known before it is taken
 
 	slowed float64 // calls that may be missing because looks slow the program
+	unseen float64 // s²: the variance of the sum is so much of spread
 
-	looks   int
-	rate    float64 // calls a second of the last look
-	spread  float64 // variance of that from look to look
-	squares float64 // sum of the squared differences between one look and the next
+	looks    int
+	rate     float64       // calls a second of the last look
+	hits     float64       // of all looks
+	observed time.Duration // time of all looks
+	spread   float64       // variance of the rate from look to look
+	squares  float64       // sum of the squared differences between one look and the next
 }
 
 // look adds the hits of the last part of the time until now. Without any part, nothing could happen
@@ -39,18 +42,17 @@ func (t *tally) look(hits float64, now, observed time.Duration, slowed float64) 
 		between = (rate + t.rate) / 2
 		t.squares += (rate - t.rate) * (rate - t.rate)
 	}
-	t.looks, t.rate = t.looks+1, rate
-	// What differences of neighbours show, which a trend hardly changes, and not less than calls at
-	// random have.
-	t.spread = max(hits, 1) / (observed.Seconds() * observed.Seconds())
-	if t.looks > 1 {
-		t.spread = max(t.spread, t.squares/float64(2*(t.looks-1)))
-	}
+	t.looks, t.rate, t.hits, t.observed = t.looks+1, rate, t.hits+hits, t.observed+observed
+	// The differences of neighbours show the spread, which a trend hardly changes. Few looks may all
+	// have met a burst, or none, so that one more is assumed, which differs by as much as the rate
+	// itself. Calls at random have no smaller spread than that of their number.
+	mean := t.hits / t.observed.Seconds()
+	t.spread = max(max(hits, 1)/(observed.Seconds()*observed.Seconds()), (mean*mean+t.squares/2)/float64(t.looks))
 	unseen := between * (all - observed).Seconds()
 	t.sum.Calls += hits + unseen
 	t.slowed += unseen * slowed
 	// The look is one of those that fit into the time that it stands for.
-	t.sum.Error = math.Hypot(t.sum.Error, math.Sqrt(all.Seconds()*(all-observed).Seconds()*t.spread))
+	t.unseen += all.Seconds() * (all - observed).Seconds()
 }
 
 // take returns the sum of the time until then and begins anew. If nobody looked since the last
@@ -65,9 +67,8 @@ func (t *tally) take(then time.Duration, last bool) Count {
 	sum := t.sum
 	sum.Calls += t.rate * rest
 	// As a whole it may differ as one look does from another.
-	sum.Error = math.Hypot(sum.Error, rest*math.Sqrt(t.spread))
-	sum.Error += t.slowed
+	sum.Error = math.Sqrt((t.unseen+rest*rest)*t.spread) + t.slowed
 	sum.Time = end - t.taken
-	t.sum, t.slowed, t.from, t.taken = Count{}, 0, end, end
+	t.sum, t.slowed, t.unseen, t.from, t.taken = Count{}, 0, 0, end, end
 	return sum
 }

@@ -30,6 +30,8 @@ func TestTallyIntervals(t *testing.T) {
 		{"bursts of 0.3 s", func(at int) float64 { return float64(at/30%2) * 40 }, 90},
 		{"growing", func(at int) float64 { return float64(at) / 200 }, 190},
 		{"rare", func(int) float64 { return 0.02 }, 40},
+		{"few looks", func(int) float64 { return 20 }, 2500},
+		{"few looks at a beat", func(at int) float64 { return float64(at%20/10) * 40 }, 2500},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			within, estimated, true_ := 0, 0.0, 0.0
@@ -54,7 +56,8 @@ func TestTallyIntervals(t *testing.T) {
 				if n.Time != ticks*tick {
 					t.Fatalf("%v of %v", n.Time, ticks*tick)
 				}
-				if math.Abs(n.Calls-truth) <= normal*n.Error {
+				if math.Abs(n.Calls-truth) <= normal*n.Error ||
+					n.Calls > 0 && math.Abs(math.Log(truth/n.Calls)) <= normal*n.Error/n.Calls {
 					within++
 				}
 				estimated, true_ = estimated+n.Calls, true_+truth
