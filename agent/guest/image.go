@@ -54,7 +54,12 @@ func (rs *Resolver) Open(p *Process, m *proc.Mapping) (MappedFile, error) {
 		}
 		return MappedFile{f, key}, nil
 	})
-	rs.reads.count(err)
+	if file := (fileID{m.Dev, m.Inode}); !proc.Refused(err) {
+		rs.reads.count(err)
+	} else if !p.work.refused[file] {
+		rs.reads.count(err)
+		p.work.refuse(file)
+	}
 	return opened, err
 }
 

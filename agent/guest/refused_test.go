@@ -44,6 +44,18 @@ func TestRefusedFiles(t *testing.T) {
 		open   func(w *mapWriter, m *proc.Mapping)
 	}{
 		{"symbols", true, func(w *mapWriter, m *proc.Mapping) { w.rs.object(w.Process, m); w.rs.object(w.Process, m) }},
+		{"symbols of two parts, later", true, func(w *mapWriter, m *proc.Mapping) {
+			w.rs.object(w.Process, m)
+			w.work.objects = map[uint64]*symbolize.Object{}
+			other := *m
+			other.Start += 0x100
+			if f, err := w.rs.root.OpenMapped(w.PID, m, maxExecutable); err == nil {
+				f.Close()
+			} else if proc.Refused(err) {
+				w.rs.object(w.Process, &other)
+				w.rs.Open(w.Process, m)
+			}
+		}},
 		{"lines", true, func(w *mapWriter, m *proc.Mapping) { w.rs.source(w.Process, m); w.rs.source(w.Process, m) }},
 		{"a library", true, func(w *mapWriter, m *proc.Mapping) {
 			if _, err := w.rs.Open(w.Process, m); err == nil {
@@ -100,8 +112,10 @@ func TestRefusedFiles(t *testing.T) {
 						if err := os.Mkdir(links, 0o755); err != nil {
 							t.Fatal(err)
 						}
-						if err := os.Symlink(mapped, filepath.Join(links, "400000-500000")); err != nil {
-							t.Fatal(err)
+						for _, part := range []string{"400000-500000", "400100-500000"} {
+							if err := os.Symlink(mapped, filepath.Join(links, part)); err != nil {
+								t.Fatal(err)
+							}
 						}
 					}
 					w.work.objects = map[uint64]*symbolize.Object{}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/host/proc"
+	"github.com/vmprof-agent/vmprof-agent/elffile"
 	"github.com/vmprof-agent/vmprof-agent/vmruntime"
 )
 
@@ -44,8 +45,11 @@ func (c *readCounts) count(err error) {
 	case err == nil, errors.Is(err, vmruntime.ErrStale), errors.Is(err, vmruntime.ErrUnknown):
 		c.reads++
 		return
-	case errors.Is(err, vmruntime.ErrMalformed):
+	case errors.Is(err, vmruntime.ErrMalformed), errors.Is(err, elffile.ErrMalformed), errors.Is(err, elffile.ErrNotELF),
+		errors.Is(err, elffile.ErrUnsupported):
 		err = proc.ErrMalformed
+	case errors.Is(err, elffile.ErrTooLarge):
+		err = proc.ErrTooLarge
 	}
 	if c.failures == nil {
 		c.failures = map[string]uint64{}

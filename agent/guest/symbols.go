@@ -234,11 +234,19 @@ func (rs *Resolver) object(p *Process, m *proc.Mapping) *symbolize.Object {
 				break
 			}
 		}
+		id := fileID{m.Dev, m.Inode}
+		again := p.work.refused[id] // as another part of the file, or before
 		o, err = Call(rs, p, func() (*symbolize.Object, error) {
-			return rs.openObject(p.PID, m, key, known)
+			return rs.openObject(p.PID, m, key, known, again)
 		})
-		if !proc.Refused(err) { // openObject counts that: others may have waited for the file with this process
+		switch {
+		case !proc.Refused(err): // openObject counts that: others may have waited for the file with this process
 			rs.reads.count(err)
+		case again:
+			p.work.objects[m.Start] = nil
+			return nil
+		default:
+			p.work.refuse(id)
 		}
 		if proc.HeldUp(err) {
 			p.work.heldUp = true
@@ -253,12 +261,31 @@ func (rs *Resolver) object(p *Process, m *proc.Mapping) *symbolize.Object {
 	return o
 }
 
+// A fileID is a file that a process maps.
+type fileID struct{ dev, inode uint64 }
+
+// maxRefused bounds the files of a process that are known to be refused.
+const maxRefused = 1024
+
+// refuse notes that a file is refused. A process that maps very many of them is counted anew.
+func (w *workerState) refuse(file fileID) {
+	if w.refused == nil || len(w.refused) >= maxRefused {
+		w.refused = map[fileID]bool{}
+	}
+	w.refused[file] = true
+}
+
 // openObject returns the symbols of the file behind m, a mapping of pid, which must still run
-// unless the file's key is known and its symbols are in the cache.
-func (rs *Resolver) openObject(pid int, m *proc.Mapping, key symbolize.FileKey, known bool) (*symbolize.Object, error) {
+// unless the file's key is known and its symbols are in the cache. again says that the file has
+// been refused, and counted.
+func (rs *Resolver) openObject(
+	pid int, m *proc.Mapping, key symbolize.FileKey, known, again bool,
+) (*symbolize.Object, error) {
 	open := func() (*os.File, error) {
 		f, err := rs.root.OpenMapped(pid, m, maxExecutable)
-		rs.reads.refusal(err)
+		if !again {
+			rs.reads.refusal(err)
+		}
 		return f, err
 	}
 	if !known {

@@ -24,6 +24,7 @@ type workerState struct {
 	mapsRest time.Duration                // how long they are not read again then
 	mapsOld  bool                         // an address is in no mapping, which may be new
 	objects  map[uint64]*symbolize.Object // by start of the mapping, while a worker has the process
+	refused  map[fileID]bool              // files without symbols, as the process's user may not read them
 	// sources are the files that lines are read from by start of the mapping, nil if there is none.
 	sources  map[uint64]*os.File
 	vm       *VM

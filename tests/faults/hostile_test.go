@@ -88,6 +88,14 @@ var hostileRows = []Row{
 			"agent/view/httpd.TestRoomForConnections", "agent/view/httpd.TestNewConnectionIsKept"},
 	},
 	{
+		Fault: "clients that do not read what they ask for, on every connection that there may be",
+		Holds: "Answers are complete before they are sent, and those who ask for metrics meanwhile share one. Of 256 " +
+			"connections that are all being answered, the one that has been sent to for longest is closed for another " +
+			"client after a second. So is the oldest of 32 profiles and data for pages that are being sent.",
+		Elsewhere: []string{"agent/view/httpd.TestSlowScrapers", "agent/view/httpd.TestScrapesAreShared",
+			"agent/view/httpd.TestSlowClients"},
+	},
+	{
 		Fault: "clients that guess passwords",
 		Holds: "One password is checked at a time, and wrong ones take at most a tenth of a CPU. An address may try " +
 			"five, then one every ten seconds; others get " +

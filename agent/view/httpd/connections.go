@@ -24,14 +24,17 @@ const (
 	// maxSilent is how many connections there are that have not sent a whole request yet. They cost
 	// little: no more than their descriptors.
 	maxSilent = 1024
+	// patience is for how long an answer is sent before its connection may be closed for others.
+	patience = time.Second
 	// headerTimeout is how long a client may take to send the header of a request.
 	headerTimeout = 10 * time.Second
 )
 
 // connections are those of a Listener. The server gets one when its first request has arrived, so
 // that clients that ask nothing take no place. If too many have not asked, the oldest is closed. If
-// too many have asked, the one that has waited longest for a further request is closed. One whose
-// first request is yet to be answered is never closed for others.
+// too many have asked, the one that has waited longest for a further request is closed, or else the
+// one that an answer is sent to for the longest time. One whose request is yet to be answered is
+// never closed for others.
 type connections struct {
 	tls bool // requests are encrypted: a connection has asked when it has sent something
 
@@ -58,6 +61,7 @@ type connection struct {
 	requests int       // requests that are being answered
 	asked    bool      // at least once
 	waits    time.Time // for a request, since then, if there is none
+	sends    time.Time // an answer, since then, if there is a request
 }
 
 // enter makes room for a connection that was accepted and has not asked yet. It waits until there
@@ -110,14 +114,20 @@ func (c *connections) add(added *connection, health bool) {
 		spare /= 2
 	}
 	for len(c.open) >= maxConnections && !c.closed {
-		if waiting := c.longestWaiting(); waiting != nil {
-			delete(c.open, waiting)
-			waiting.Conn.Close()
+		victim := c.longestWaiting()
+		if victim == nil {
+			victim = c.longestSending()
+		}
+		if victim != nil {
+			delete(c.open, victim)
+			victim.Conn.Close()
 		} else if len(c.open) < maxConnections+spare {
 			added.spare = true
 			break
 		} else {
+			again := time.AfterFunc(patience, c.free.Broadcast) // one may have been sent to for too long by then
 			c.free.Wait()
+			again.Stop()
 		}
 	}
 	added.waits = time.Now()
@@ -145,6 +155,35 @@ func (c *connections) longestWaiting() (longest *connection) {
 	return longest
 }
 
+// longestSending is the connection that has been sent an answer for longest, nil if for none that
+// took too long.
+func (c *connections) longestSending() (longest *connection) {
+	latest := time.Now().Add(-patience)
+	for conn := range c.open {
+		if conn.requests > 0 && !conn.sends.IsZero() && conn.sends.Before(latest) {
+			longest, latest = conn, conn.sends
+		}
+	}
+	return longest
+}
+
+// Write notes since when an answer is sent. With TLS, which may be HTTP/2, that is since when this
+// part of it is: other answers may be under way.
+func (conn *connection) Write(p []byte) (int, error) {
+	conn.of.mu.Lock()
+	if conn.sends.IsZero() || conn.of.tls {
+		conn.sends = time.Now()
+	}
+	conn.of.mu.Unlock()
+	n, err := conn.Conn.Write(p)
+	if conn.of.tls {
+		conn.of.mu.Lock()
+		conn.sends = time.Time{}
+		conn.of.mu.Unlock()
+	}
+	return n, err
+}
+
 // close closes the connections that the server does not have yet.
 func (c *connections) close() {
 	c.mu.Lock()
@@ -170,7 +209,9 @@ func (conn *connection) Close() error {
 func (conn *connection) answer(requests int) {
 	conn.of.mu.Lock()
 	defer conn.of.mu.Unlock()
-	conn.asked = true
+	if conn.asked = true; conn.requests == 0 {
+		conn.sends = time.Time{}
+	}
 	if conn.requests += requests; conn.requests == 0 {
 		conn.waits = time.Now()
 		conn.of.free.Broadcast()

@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
@@ -27,8 +28,10 @@ func (c *slowClient) SetWriteDeadline(t time.Time) error {
 }
 
 // Clients that do not read their answers keep nobody else from asking, their answers are bounded in
-// number, and end soon.
-func TestSlowClients(t *testing.T) {
+// number, and end soon: at once if others want their place and they had it for some time.
+func TestSlowClients(t *testing.T) { synctest.Test(t, testSlowClients) }
+
+func testSlowClients(t *testing.T) {
 	s := newServer(t, new(fake))
 	s.Keep(&remembered{window: shop(0)})
 	s.Observe(shop(1))
@@ -39,6 +42,7 @@ func TestSlowClients(t *testing.T) {
 	}
 	paths := []string{"/api/v1/flame", "/profiles/cpu?from=03:10", "/profiles/cpu?seconds=1"}
 	writing, let, done := make(chan struct{}, maxSending), make(chan struct{}), make(chan *slowClient)
+	var clients []*slowClient
 	for i := range maxSending {
 		if i == maxSending-1 {
 			for _, path := range paths {
@@ -47,26 +51,40 @@ func TestSlowClients(t *testing.T) {
 				}
 			}
 		}
+		c := &slowClient{ResponseRecorder: httptest.NewRecorder(), writing: writing, let: let}
+		clients = append(clients, c)
 		go func() {
-			c := &slowClient{ResponseRecorder: httptest.NewRecorder(), writing: writing, let: let}
 			s.handler.ServeHTTP(c, httptest.NewRequest("GET", paths[i%len(paths)], nil))
 			done <- c
 		}()
-		select {
-		case <-writing:
-		case <-time.After(4 * time.Second):
-			t.Fatalf("slow client %d is not answered", i)
-		}
+		<-writing
 	}
 	for _, path := range paths {
 		if code := ask(path); code != http.StatusTooManyRequests {
 			t.Errorf("%s with %d slow clients: %d", path, maxSending, code)
 		}
 	}
+	time.Sleep(patience)
+	for _, path := range paths {
+		if code := ask(path); code != http.StatusOK {
+			t.Errorf("%s with %d clients that are too slow: %d", path, maxSending, code)
+		}
+	}
+	cut := 0
+	for _, c := range clients {
+		if time.Until(c.deadline) <= 0 {
+			cut++
+		} else if c.deadline.IsZero() || time.Until(c.deadline) > sendTimeout {
+			t.Errorf("a client may read until %v", c.deadline)
+		}
+	}
+	if cut != 1 || time.Until(clients[0].deadline) > 0 { // its place was free for the others as well
+		t.Errorf("%d clients were cut off; the first may read until %v", cut, clients[0].deadline)
+	}
 	close(let)
 	for range maxSending {
-		if c := <-done; c.Code != http.StatusOK || c.deadline.IsZero() || time.Until(c.deadline) > sendTimeout {
-			t.Errorf("%d, until %v", c.Code, c.deadline)
+		if c := <-done; c.Code != http.StatusOK {
+			t.Errorf("status %d", c.Code)
 		}
 	}
 }

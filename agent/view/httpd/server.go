@@ -29,7 +29,6 @@ import (
 
 const (
 	maxHeaderBytes = 8 << 10
-	maxScrapes     = 4 // at once
 	// writeTimeout is for a whole answer, from the end of the request's header. Pulling a profile
 	// takes longer by the length of the profile, see profiles.
 	writeTimeout = 30 * time.Second
@@ -92,12 +91,11 @@ func New(source Source, metrics prometheus.Gatherer, logger *slog.Logger) *Serve
 	mux.HandleFunc("GET /api/v1/course", s.data.answer(s.data.course))
 	mux.HandleFunc("GET /api/v1/why", s.data.answer(s.data.why))
 	mux.HandleFunc("GET /api/v1/timeline", s.data.answer(s.data.timeline))
-	mux.Handle("GET /metrics", promhttp.HandlerFor(metrics, promhttp.HandlerOpts{
-		ErrorLog:            slog.NewLogLogger(logger.Handler(), slog.LevelError),
-		ErrorHandling:       promhttp.ContinueOnError, // one metric that is wrong does not hide the others
-		MaxRequestsInFlight: maxScrapes,
-		EnableOpenMetrics:   true,
-	}))
+	mux.Handle("GET /metrics", newScrapes(promhttp.HandlerFor(metrics, promhttp.HandlerOpts{
+		ErrorLog:          slog.NewLogLogger(logger.Handler(), slog.LevelError),
+		ErrorHandling:     promhttp.ContinueOnError, // one metric that is wrong does not hide the others
+		EnableOpenMetrics: true,
+	})))
 	pulls := newSlots()
 	for _, k := range kinds {
 		mux.Handle("GET /profiles/"+k.Name, newProfiles(source, k, pulls, &s.past, sender, logger))
