@@ -2,7 +2,7 @@
 // (Moret, Binder and Villazón, PEPM 2009, section 5.1), and reads metrics and labels of processes
 // from its standard output.
 //
-//	p, err := program.Start(program.Options{Path: "/usr/local/libexec/rule", User: "nobody", Parts: parts})
+//	p, err := program.Start(program.Options{Path: "/usr/local/libexec/rule", Parts: parts})
 //	p.Observe(window)     // each closed window
 //	err = p.Run(ctx)
 //	state := p.State()
@@ -35,6 +35,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/vmprof-agent/vmprof-agent/agent/host/proc"
 	"github.com/vmprof-agent/vmprof-agent/agent/model/profile"
 	"github.com/vmprof-agent/vmprof-agent/agent/view/sink"
 )
@@ -48,7 +49,7 @@ type Part struct {
 // Options say what runs how.
 type Options struct {
 	Path    string // absolute; see CheckPath
-	User    string // name or number, neither root nor the agent's own
+	User    string // name or number, neither root nor the agent's own; "" for one that nobody else has
 	Timeout time.Duration
 	Memory  int64 // bytes of writable memory that each of its processes may have
 	Parts   []Part
@@ -57,7 +58,6 @@ type Options struct {
 
 // Defaults of Options.
 const (
-	DefaultUser    = "nobody"
 	DefaultTimeout = 5 * time.Second
 	DefaultMemory  = 256_000_000
 )
@@ -111,7 +111,7 @@ func Start(o Options) (*Program, error) {
 	if err := CheckPath(o.Path); err != nil {
 		return nil, err
 	}
-	uid, gid, err := lookUp(o.User)
+	uid, gid, err := chooseUser(o.User)
 	if err != nil {
 		return nil, err
 	}
@@ -162,12 +162,42 @@ func Start(o Options) (*Program, error) {
 	return p, nil
 }
 
+// User ids that neither distributions nor systemd give anybody
+// (https://systemd.io/UIDS-GIDS/, "Summary").
+const firstUnused, lastUnused = 65520, 65533
+
+// chooseUser returns the ids of a user who has nothing to say to the agent. Without a name it is
+// one whom nothing else runs as, so that nobody can look into the program: processes of the same
+// user can.
+func chooseUser(name string) (uid, gid int, err error) {
+	if name != "" {
+		return lookUp(name)
+	}
+	var root proc.Root
+	pids, err := root.PIDs()
+	if err != nil {
+		return 0, 0, fmt.Errorf("find an unused user id: %w", err)
+	}
+	used := map[int]bool{}
+	for _, pid := range pids {
+		if status, err := root.Status(pid); err == nil { // else it has ended
+			used[int(status.UID)] = true
+		}
+	}
+	for uid := firstUnused; uid <= lastUnused; uid++ {
+		if _, err := user.LookupId(strconv.Itoa(uid)); err != nil && !used[uid] {
+			return uid, uid, nil
+		}
+	}
+	return 0, 0, fmt.Errorf("user ids %d to %d are all in use: name the user with --window-exec-user", firstUnused, lastUnused)
+}
+
 // lookUp returns the ids of a user who has nothing to say to the agent.
 func lookUp(name string) (uid, gid int, err error) {
 	u, err := user.Lookup(name)
 	if err != nil {
 		if u, err = user.LookupId(name); err != nil {
-			return 0, 0, fmt.Errorf("there is no user %s: create one, or use nobody", name)
+			return 0, 0, fmt.Errorf("there is no user %s: create one, or leave out --window-exec-user", name)
 		}
 	}
 	uid, errU := strconv.Atoi(u.Uid)
@@ -176,7 +206,7 @@ func lookUp(name string) (uid, gid int, err error) {
 	case errU != nil || errG != nil:
 		return 0, 0, fmt.Errorf("user %s has no numbers", name)
 	case uid == 0 || gid == 0:
-		return 0, 0, errors.New("the program cannot run as root: name another user, such as nobody")
+		return 0, 0, errors.New("the program cannot run as root: name another user")
 	case uid == os.Getuid():
 		return 0, 0, fmt.Errorf("the program cannot run as %s, as the agent does: name another user", name)
 	}

@@ -63,7 +63,7 @@ func runs(t *testing.T, text string, timeout time.Duration, windows int, kinds .
 	for _, kind := range append(kinds, "cpu") {
 		parts = append(parts, Part{kind, sink.Time})
 	}
-	p, err := Start(Options{Path: script(t, text), User: DefaultUser, Timeout: timeout, Memory: DefaultMemory,
+	p, err := Start(Options{Path: script(t, text), Timeout: timeout, Memory: DefaultMemory,
 		Parts: parts, Log: slog.New(slog.NewTextHandler(t.Output(), nil))})
 	if err != nil {
 		t.Fatal(err)
@@ -118,7 +118,10 @@ say fds "$(ls /proc/self/fd | wc -w)" # with the directory itself
 say first "$(kill -9 1 2>/dev/null; kill -TERM 1 2>/dev/null; echo $?)"
 say core "$(ulimit -c)"
 `, 20*time.Second, 2)
-	for name, want := range map[string]float64{"uid": 65534, "groups": 1, "secret": 0, "no_new_privs": 1,
+	if uid, ok := value(s, "uid"); !ok || uid < firstUnused || uid > lastUnused {
+		t.Errorf("the user is %v", uid)
+	}
+	for name, want := range map[string]float64{"groups": 1, "secret": 0, "no_new_privs": 1,
 		"CapInh": 0, "CapPrm": 0, "CapEff": 0, "CapBnd": 0, "CapAmb": 0, "fds": 4, "core": 0} {
 		if got, ok := value(s, name); !ok || got != want {
 			t.Errorf("%s is %v, want %v", name, got, want)
@@ -178,7 +181,7 @@ func TestMemory(t *testing.T) {
 
 // Windows that come too early are lost and counted, and all ends with the context.
 func TestRun(t *testing.T) {
-	p, err := Start(Options{Path: script(t, "cat >/dev/null"), User: DefaultUser, Timeout: time.Second,
+	p, err := Start(Options{Path: script(t, "cat >/dev/null"), Timeout: time.Second,
 		Memory: DefaultMemory, Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
