@@ -183,6 +183,23 @@ func TestRecordCommand(t *testing.T) {
 	checkHeavy(t, p)
 }
 
+// Root's own recording in a directory of the user behind sudo belongs to that user.
+func TestRecordBehindSudo(t *testing.T) {
+	needs.Root(t, "sampling")
+	const user, group = 4711, 4712
+	t.Setenv("SUDO_UID", strconv.Itoa(user))
+	t.Setenv("SUDO_GID", strconv.Itoa(group))
+	path := output(t, "out.pb.gz")
+	if err := os.Chown(filepath.Dir(path), user, group); err != nil {
+		t.Fatal(err)
+	}
+	mustSucceed(t, "record", "-o", path, "--", "true")
+	var st unix.Stat_t
+	if err := unix.Stat(path, &st); err != nil || st.Uid != user || st.Gid != group {
+		t.Errorf("the file belongs to %d:%d, %v", st.Uid, st.Gid, err)
+	}
+}
+
 // A command's failure is the agent's, after it has written what there was.
 func TestRecordFailingCommand(t *testing.T) {
 	needs.Root(t, "sampling")

@@ -75,8 +75,8 @@ func probes(ctx context.Context, args []string, stdout, stderr io.Writer) error 
 	if err != nil {
 		return err
 	}
-	for _, path := range offer.unread {
-		fmt.Fprintf(stderr, "skipped, because it was deleted or replaced: %s\n", plainText(path, maxPath))
+	for _, u := range offer.unread {
+		fmt.Fprintf(stderr, "skipped %s: %s\n", plainText(u.Path, maxPath), plainText(u.Err.Error(), maxWhy))
 	}
 	if len(offer.files) == 0 {
 		return nothingOffered(*pid, fs.Arg(0))
@@ -103,16 +103,14 @@ func offerOf(root proc.Root, pid int, filter string) (o offer, err error) {
 		o.add(m.Path, m.ELF.Machine(), m.File, found, filter)
 		return nil
 	})
-	for _, u := range unread {
-		o.unread = append(o.unread, u.Path)
-	}
+	o.unread = unread
 	return o, err
 }
 
 // An offer is what the files of a process offer.
 type offer struct {
 	files  []offeredFile
-	unread []string // paths of files that could not be read; hostile
+	unread []attach.UnreadFile
 }
 
 type offeredFile struct {
@@ -241,6 +239,7 @@ func (o *offer) example() string {
 // Bounds on what is shown of hostile names, in columns.
 const (
 	maxPath      = 4096 // PATH_MAX of linux/limits.h; its end is shown
+	maxWhy       = 2 * maxPath
 	maxProbeName = 60
 )
 
