@@ -19,6 +19,7 @@ enum observed {
 	OBSERVED_FREEZE,	 /* a virtual thread begins to wait: its number; the time, ns. With SEEN_CONTENDED it is for a monitor, else parked */
 	OBSERVED_THAW,		 /* it goes on: its number; when the wait began, ns; for how long it waited, ns. There is no stack */
 	OBSERVED_RELEASE,	 /* the lock, which this thread has left and for which another one waits */
+	OBSERVED_EXCEPTION,	 /* an exception gets its stack trace, once as a rule: no values */
 };
 
 enum seen_flags {

@@ -8,6 +8,7 @@
  */
 #define PREEMPTIBLE
 #include "barrier.bpf.h"
+#include "exception.bpf.h"
 #include "pause.bpf.h"
 #include "value.bpf.h"
 #include "virtual.bpf.h"
@@ -129,6 +130,13 @@ int object_allocated_by(struct registers *ctx)
 	if (!probe_off(bpf_get_attach_cookie(ctx)))
 		count_object(parameter(ctx, 1));
 	return go_on(ctx, false);
+}
+
+/* At the entry of JVM_FillInStackTrace(JNIEnv*, jobject). */
+SEC("uprobe")
+int exception_created(struct registers *ctx)
+{
+	return go_on(ctx, see_exception(parameter(ctx, 1), bpf_get_attach_cookie(ctx)));
 }
 
 /* At the entry of ObjectMonitor::enter. */
