@@ -208,6 +208,7 @@ const (
 	ProbeObservedOBSERVED_FREEZE     ProbeObserved = 11
 	ProbeObservedOBSERVED_THAW       ProbeObserved = 12
 	ProbeObservedOBSERVED_RELEASE    ProbeObserved = 13
+	ProbeObservedOBSERVED_EXCEPTION  ProbeObserved = 14
 )
 
 type ProbePauseCause struct {
@@ -349,6 +350,7 @@ const (
 	ProbeProgAllocationOutside  = "allocation_outside"
 	ProbeProgCardEnqueued       = "card_enqueued"
 	ProbeProgCollectionBegin    = "collection_begin"
+	ProbeProgExceptionCreated   = "exception_created"
 	ProbeProgLightweightEnter   = "lightweight_enter"
 	ProbeProgManagerBegin       = "manager_begin"
 	ProbeProgMonitorBlocks      = "monitor_blocks"
@@ -457,6 +459,7 @@ type ProbeProgramSpecs struct {
 	AllocationOutside  *ebpf.ProgramSpec `ebpf:"allocation_outside"`
 	CardEnqueued       *ebpf.ProgramSpec `ebpf:"card_enqueued"`
 	CollectionBegin    *ebpf.ProgramSpec `ebpf:"collection_begin"`
+	ExceptionCreated   *ebpf.ProgramSpec `ebpf:"exception_created"`
 	LightweightEnter   *ebpf.ProgramSpec `ebpf:"lightweight_enter"`
 	ManagerBegin       *ebpf.ProgramSpec `ebpf:"manager_begin"`
 	MonitorBlocks      *ebpf.ProgramSpec `ebpf:"monitor_blocks"`
@@ -693,6 +696,7 @@ type ProbePrograms struct {
 	AllocationOutside  *ebpf.Program `ebpf:"allocation_outside"`
 	CardEnqueued       *ebpf.Program `ebpf:"card_enqueued"`
 	CollectionBegin    *ebpf.Program `ebpf:"collection_begin"`
+	ExceptionCreated   *ebpf.Program `ebpf:"exception_created"`
 	LightweightEnter   *ebpf.Program `ebpf:"lightweight_enter"`
 	ManagerBegin       *ebpf.Program `ebpf:"manager_begin"`
 	MonitorBlocks      *ebpf.Program `ebpf:"monitor_blocks"`
@@ -727,6 +731,7 @@ func (p *ProbePrograms) Close() error {
 		p.AllocationOutside,
 		p.CardEnqueued,
 		p.CollectionBegin,
+		p.ExceptionCreated,
 		p.LightweightEnter,
 		p.ManagerBegin,
 		p.MonitorBlocks,
