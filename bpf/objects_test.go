@@ -259,7 +259,11 @@ func TestMaps(t *testing.T) {
 	}
 }
 
-var stackDepth = regexp.MustCompile(`stack depth ([0-9+]+)`)
+// The kernel's log names the stack of each function: in one line, and since Linux 7.3 in one for each.
+var (
+	stackDepth    = regexp.MustCompile(`stack depth ([0-9+]+)`)
+	functionStack = regexp.MustCompile(`(?m)^subprog .* stack ([0-9]+)$`)
+)
 
 // A program with a function whose stack, rounded up to 16 bytes, takes this much may run on a stack
 // of the CPU (BPF_PRIV_STACK_MIN_SIZE in kernel/bpf/verifier.c, since 6.13), which preemption
@@ -293,13 +297,19 @@ func TestKernelUprobeStack(t *testing.T) {
 
 func uprobeStack(t *testing.T, name, log string) {
 	t.Helper()
-	m := stackDepth.FindStringSubmatch(log)
-	if m == nil {
+	var depths []string
+	if m := stackDepth.FindStringSubmatch(log); m != nil {
+		depths = strings.Split(m[1], "+")
+	}
+	for _, m := range functionStack.FindAllStringSubmatch(log, -1) {
+		depths = append(depths, m[1])
+	}
+	if len(depths) == 0 {
 		t.Errorf("%s: no stack depth in %q", name, log)
 		return
 	}
-	t.Logf("%s: %s bytes of stack", name, m[1])
-	for n := range strings.SplitSeq(m[1], "+") {
+	t.Logf("%s: %s bytes of stack", name, depths)
+	for _, n := range depths {
 		depth, err := strconv.Atoi(n)
 		if err != nil {
 			t.Fatal(err)
