@@ -48,7 +48,8 @@ const (
 	// the process's comm as text.
 	ObservedWaker = uint8(ProbeObservedOBSERVED_WAKER)
 	// ObservedCard has the values: address of a card, 1 if the thread had no queue.
-	ObservedCard = uint8(ProbeObservedOBSERVED_CARD)
+	ObservedCard      = uint8(ProbeObservedOBSERVED_CARD)
+	ObservedException = uint8(ProbeObservedOBSERVED_EXCEPTION) // no values
 	// ObservedFreeze has the values: the virtual thread's number, ns of CLOCK_MONOTONIC.
 	ObservedFreeze = uint8(ProbeObservedOBSERVED_FREEZE)
 	// ObservedThaw has the values: its number, when the wait began, ns that it took.

@@ -122,15 +122,13 @@ func (p *pastFlags) add(fs *pflag.FlagSet) {
 }
 
 // viewContents are what views need of the history; the others need CPU time.
-var viewContents = map[string]sink.Content{
-	"edges": sink.CallCounts, "layers": sink.CallCounts,
-	"allocs": sink.OfEvents(profile.Allocations), "locks": sink.OfEvents(profile.Locks),
-	"values": sink.OfEvents(profile.Values),
-	"faults": sink.OfEvents(profile.Faults), "cpi": sink.OfEvents(profile.Cycles),
-	"safepoints": sink.OfEvents(profile.Pauses),
-	"barriers":   sink.OfEvents(profile.Barriers), "offcpu": sink.OfEvents(profile.OffCPU),
-	"wall": sink.OfEvents(profile.Wall),
-}
+var viewContents = func() map[string]sink.Content {
+	contents := map[string]sink.Content{"edges": sink.CallCounts, "layers": sink.CallCounts}
+	for kind := range profile.EventKinds {
+		contents[kind.Describe().View] = sink.OfEvents(kind)
+	}
+	return contents
+}()
 
 // parse reads the flags for a view, "" for the one that suits what there is.
 func (p *pastFlags) parse(fs *pflag.FlagSet, view string, now time.Time) error {

@@ -363,3 +363,15 @@ func parseShare(s string) (float64, error) {
 	}
 	return v, nil
 }
+
+// eventsHelp lists what -e takes.
+func eventsHelp() string {
+	var b strings.Builder
+	line := func(name, help string) { fmt.Fprintf(&b, "  %-14s %s\n", name, help) }
+	line("cpu", "hot methods")
+	line("calls", "call graph with counts")
+	for kind := range profile.EventKinds {
+		line(kind.String(), kind.Describe().Help)
+	}
+	return b.String()
+}

@@ -27,7 +27,7 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/version"
 )
 
-const recordUsage = `Usage: vmprof-agent record [flags] [-- COMMAND [ARG]...]
+var recordUsage = `Usage: vmprof-agent record [flags] [-- COMMAND [ARG]...]
 
 Profiles running processes, or COMMAND and its children, and writes a file.
 A name selects the processes that have it at the start, none that start later.
@@ -46,15 +46,7 @@ summary is on stdout, with COMMAND on stderr.
   vmprof-agent record --against=a.pb.gz -p 4711 # slower than a.pb.gz?
 
 EVENT is one or several of:
-  cpu    hot methods             safepoint    pauses of all Java threads
-  alloc  allocated objects       page-faults  first touches of memory
-  lock   waits for locks         value        values at a --probe
-  calls  call graph with counts
-  offcpu what threads wait for when they use no CPU
-  wall   all time of threads: on the CPU, and off it by cause
-  write-barrier  stores of references into old objects, with G1
-  cpi    cycles per instruction; experimental, not verified on hardware
-FILE ends in .html (flame graph, tables, the profile inside), .pb.gz (pprof),
+` + eventsHelp() + `FILE ends in .html (flame graph, tables, the profile inside), .pb.gz (pprof),
 .json (speedscope), .folded or .txt. For several events .html and .json have
 all, and any other FILE is a directory with one file for each; cpu,calls is one.
 

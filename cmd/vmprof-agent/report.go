@@ -11,6 +11,7 @@ import (
 
 	pprof "github.com/google/pprof/profile"
 
+	"github.com/vmprof-agent/vmprof-agent/agent/model/profile"
 	"github.com/vmprof-agent/vmprof-agent/agent/view/report"
 	"github.com/vmprof-agent/vmprof-agent/agent/view/report/compare"
 	"github.com/vmprof-agent/vmprof-agent/agent/view/report/stacks"
@@ -20,7 +21,7 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/view/sink"
 )
 
-const reportUsage = `Usage: vmprof-agent report [flags] [METHOD] FILE
+var reportUsage = `Usage: vmprof-agent report [flags] [METHOD] FILE
        vmprof-agent report [flags] --from TIME [--to TIME]
 
 Shows a stored pprof profile. FILE is what record wrote, or a directory of such
@@ -39,7 +40,7 @@ VIEW is one of:
             with METHOD, the history of that method
   layers    calls within and between application and JDK
   timeline  what each thread did over time: running, waiting, for what
-  allocs, locks, values, faults, barriers, cpi, safepoints, offcpu, wall
+  ` + strings.Join(eventViewNames(), " ") + `
             events by method, and by class, place, cause and so on;
             cpi is experimental, not verified on hardware
   slow      the slowest calls of a method, and what each waited for
@@ -70,31 +71,37 @@ Flags:
 `
 
 // reportViews are the views by name.
-var reportViews = map[string]func(io.Writer, *pprof.Profile, *report.ViewOptions) error{
-	"methods":  report.Methods,
-	"threads":  report.Threads,
-	"tree":     report.Tree,
-	"contexts": report.Contexts,
-	"edges":    report.Edges,
-	"layers":   report.Layers,
-	"versions": versions.View(""),
-
-	"allocs":     report.Allocations,
-	"locks":      report.Locks,
-	"values":     report.Values,
-	"faults":     report.Faults,
-	"barriers":   report.Barriers,
-	"cpi":        report.CPI,
-	"safepoints": report.Safepoints,
-	"offcpu":     report.OffCPU,
-	"wall":       report.Wall,
-	"timeline":   timeline.Write,
-	"slow":       report.Slow,
-}
+var reportViews = func() map[string]func(io.Writer, *pprof.Profile, *report.ViewOptions) error {
+	views := map[string]func(io.Writer, *pprof.Profile, *report.ViewOptions) error{
+		"methods":  report.Methods,
+		"threads":  report.Threads,
+		"tree":     report.Tree,
+		"contexts": report.Contexts,
+		"edges":    report.Edges,
+		"layers":   report.Layers,
+		"versions": versions.View(""),
+		"timeline": timeline.Write,
+		"slow":     report.Slow,
+	}
+	for kind := range profile.EventKinds {
+		views[kind.Describe().View] = report.EventViews[kind]
+	}
+	return views
+}()
 
 // viewNames lists them for people.
-const viewNames = "methods, threads, tree, contexts, edges, layers, versions, timeline; of events allocs, locks, " +
-	"values, faults, barriers, cpi, safepoints, offcpu or wall; slow"
+func viewNames() string {
+	return "methods, threads, tree, contexts, edges, layers, versions, timeline, slow; of events " +
+		strings.Join(eventViewNames(), ", ")
+}
+
+// eventViewNames are the views of kinds of events, in their order.
+func eventViewNames() (names []string) {
+	for kind := range profile.EventKinds {
+		names = append(names, kind.Describe().View)
+	}
+	return names
+}
 
 // reportOptions are the flags of report.
 type reportOptions struct {
@@ -179,7 +186,7 @@ func parseReport(args []string, stderr io.Writer) (*reportOptions, error) {
 	case *per != "" && o.past.from != "":
 		return nil, usageError("--per needs a file of record --count: remove --from")
 	case o.view == nil && fs.Changed("view"):
-		return nil, usageError(fmt.Sprintf("unknown view %q: choose %s", *view, viewNames))
+		return nil, usageError(fmt.Sprintf("unknown view %q: choose %s", *view, viewNames()))
 	case len(*app) > 0 && *view != "layers":
 		return nil, usageError("--app is for --view=layers")
 	case o.model != nil && fs.NArg() > 0:

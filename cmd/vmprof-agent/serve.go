@@ -38,9 +38,7 @@ Profiles until it is stopped, and serves over HTTP:
   /profiles/cpu?seconds=N&pid=P     pprof of the next N seconds, of all
                                     processes or some (pid is repeatable)
   /profiles/calls?seconds=N&pid=P   the same for calls, with -e cpu,calls
-  /profiles/alloc?seconds=N&pid=P   and so on for each -e: lock, value,
-                                    safepoint, page-faults, write-barrier,
-                                    offcpu, wall, cpi (not verified on hardware)
+  /profiles/alloc?seconds=N&pid=P   and so on for each event of -e
   /healthz                          200 while the agent is alive
   /versions                         what JVMs compiled of hot methods, and why
                                     they gave code up

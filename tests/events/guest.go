@@ -91,6 +91,8 @@ var (
 	Marking = Program{Class: "Marking", Flags: []string{
 		quiet, "-XX:CompileCommand=dontinline,guest.Marking::*", "-XX:+UseG1GC", "-Xms1g", "-Xmx1g",
 	}}
+	// Throwing throws exceptions; AMOUNT is how many each thread does, a multiple of ten.
+	Throwing = Program{Class: "Throwing", Flags: []string{quiet, "-XX:CompileCommand=dontinline,guest.Throwing::*"}}
 	// Pausing has the JVM stop all threads; AMOUNT is how many rounds each thread goes, of 64 MB of
 	// garbage.
 	Pausing = Program{Class: "Pausing", Flags: []string{"-Xmx512m"}}

@@ -19,6 +19,7 @@ type Truth struct {
 	Idle        []Waited // waits for a notification, which are no contention
 	Faults      []Faulted
 	Cards       []Marked
+	Thrown      []Thrown
 	Collections []Collected
 	Worked      []Worked
 	Away        []OffCPU
@@ -73,6 +74,12 @@ type Waking struct {
 
 // Acquired is how often a method has taken the monitor of an object of the class.
 type Acquired struct {
+	Method, Class string
+	Times         uint64
+}
+
+// Thrown is how often a method has created an exception of the class that has a stack trace.
+type Thrown struct {
 	Method, Class string
 	Times         uint64
 }
@@ -139,6 +146,7 @@ var numbersFrom = map[string]struct{ from, numbers int }{
 	"idle":        {3, 5},
 	"fault":       {3, 1},
 	"card":        {3, 1},
+	"throw":       {3, 1},
 	"away":        {3, 2},
 	"stage":       {2, 2},
 	"call":        {2, 7},
@@ -199,6 +207,8 @@ func (t *Truth) parse(words []string) error {
 		t.Faults = append(t.Faults, Faulted{Method: words[1], Class: words[2], Bytes: n[0]})
 	case "card":
 		t.Cards = append(t.Cards, Marked{Method: words[1], Class: words[2], Times: n[0]})
+	case "throw":
+		t.Thrown = append(t.Thrown, Thrown{Method: words[1], Class: words[2], Times: n[0]})
 	case "collections":
 		time := time.Duration(n[1]) * time.Millisecond
 		t.Collections = append(t.Collections, Collected{Collector: words[1], Count: n[0], Time: time})

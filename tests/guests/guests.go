@@ -48,7 +48,7 @@ func Compile(ctx context.Context, jdk jvm.JDK) (classes string, err error) {
 // Old are the sources that JDK 8 can run.
 var old = []string{
 	"guest/Allocating.java", "guest/Away.java", "guest/Burn.java", "guest/Carried.java", "guest/Crew.java",
-	"guest/Events.java", "guest/Steered.java",
+	"guest/Events.java", "guest/Steered.java", "guest/Throwing.java",
 	"guest/Versions.java", "guest/Waiting.java", "guest/Working.java",
 }
 

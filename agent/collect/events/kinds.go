@@ -62,6 +62,7 @@ const (
 	functionEpilog      = "ObjectMonitor::ExitEpilog"
 	functionBarrier     = "G1BarrierSetRuntime::write_ref_field_post_entry" // up to JDK 25
 	functionEnqueue     = "G1DirtyCardQueueSet::enqueue"
+	functionTrace       = "JVM_FillInStackTrace" // (JNIEnv*, jobject): the native method of java.lang.Throwable
 )
 
 // Variables of libjvm: when a safepoint began, and when it ended
@@ -91,6 +92,9 @@ func eventPlans(o *bpf.ProbeObjects, f *probesite.Finder) []eventPlan {
 		parkPlan(o, f),
 		{kind: profile.Barriers, of: "write barriers", probes: []plannedProbe{
 			{name: functionBarrier, program: o.CardEnqueued, find: barriers},
+		}},
+		{kind: profile.Exceptions, of: "exceptions", probes: []plannedProbe{
+			{name: functionTrace, program: o.ExceptionCreated, find: entriesWith(functionTrace, 2)},
 		}},
 		{kind: profile.Pauses, of: "pauses", probes: []plannedProbe{
 			{name: "hs_private:safepoint__end", program: o.SafepointEnd, find: notes("hs_private", "safepoint__end"),

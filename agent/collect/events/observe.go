@@ -212,6 +212,11 @@ func describe(o *bpf.Observation, e *fold.Event, className func([]byte) string) 
 			e.Labels.Collector = profile.UnnamedCollector
 		}
 		e.Sums = fold.EventSums{Events: 1, Values: [profile.MaxEventValues]float64{n, n * float64(value(0))}}
+	case bpf.ObservedException:
+		e.Kind = profile.Exceptions
+		e.Labels.Place = ""
+		e.Labels.Class = className(o.Text)
+		e.Sums = fold.EventSums{Events: 1, Values: [profile.MaxEventValues]float64{n}}
 	case bpf.ObservedOverflow:
 		e.Kind = profile.Cycles
 		e.Labels.Place = ""
@@ -226,6 +231,10 @@ func describe(o *bpf.Observation, e *fold.Event, className func([]byte) string) 
 	}
 	return true
 }
+
+// exceptionBasis says which exceptions there are no records of.
+const exceptionBasis = "exceptions without a stack trace are not counted: those of classes that refuse one, and those " +
+	"that the JVM made in advance, for code that throws the same one again and again (-XX:-OmitStackTraceInFastThrow)"
 
 // lockWait labels the event of a wait for an object of that class: block for a monitor, park for
 // what may be no lock.

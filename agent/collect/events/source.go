@@ -342,6 +342,8 @@ func (e *Source) addNamed(
 			e.Basis = append(e.Basis, notes...)
 		case profile.Barriers:
 			e.Basis = append(e.Basis, barrierBasis)
+		case profile.Exceptions:
+			e.Basis = append(e.Basis, exceptionBasis)
 		case profile.OffCPU:
 			for _, note := range [...]string{waits.rate.note(w.Began, w.Ended), waits.share.note(w.Began, w.Ended)} {
 				if note != "" {

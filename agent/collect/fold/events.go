@@ -6,6 +6,7 @@ import (
 	"maps"
 	"math"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/guest"
@@ -300,6 +301,8 @@ func (r *Events) profile(
 		switch kind {
 		case profile.Locks:
 			r.wakers.nameHolder(&named)
+		case profile.Exceptions:
+			stack = withoutConstructors(stack, key.Class)
 		case profile.OffCPU:
 			stack = nameWait(&named, r.threads[key.namedThread], stack, waiting.enters)
 			r.causes[r.Rows[key]] = named.What
@@ -466,4 +469,22 @@ func unclearWaits(sums *EventSums) string {
 	return fmt.Sprintf("%d waits of java.util.concurrent, %v together, count as waits for work, because the blocker "+
 		"of their threads is unknown: "+
 		"some of them may have waited for locks", sums.Events, all.Round(max(all/100, time.Microsecond)))
+}
+
+// withoutConstructors cuts off what creates an exception of a class: its constructors and those of
+// its superclasses, down to the native method that writes the stack trace. symbols are innermost
+// first.
+func withoutConstructors(symbols []symbol.Symbol, class string) []symbol.Symbol {
+	end, found := 0, false
+	for i, s := range symbols {
+		method := s.Function()
+		own := method == class+".<init>"
+		switch {
+		case strings.HasPrefix(method, "java.lang.Throwable.fillInStackTrace"):
+		case !strings.HasSuffix(method, ".<init>"), found && !own:
+			return symbols[end:]
+		}
+		end, found = i+1, found || own
+	}
+	return symbols[end:]
 }

@@ -1,80 +1,11 @@
 package profile
 
 import (
-	"fmt"
 	"time"
 
 	"github.com/vmprof-agent/vmprof-agent/cct"
 	"github.com/vmprof-agent/vmprof-agent/symbolize/symbol"
 )
-
-// An EventKind is a kind of runtime event, sampled at probes and attributed to calling contexts
-// (Inoue and Nakatani, OOPSLA 2009, section 5).
-type EventKind uint8
-
-const (
-	Allocations EventKind = iota // object allocations
-	Locks                        // contended acquisitions of monitors and java.util.concurrent locks, and other waits
-	Values                       // operands of a probe
-	Pauses                       // safepoint pauses
-	Faults                       // first-touch page faults
-	Cycles                       // CPU cycles and instructions
-	OffCPU                       // time of threads that use no CPU
-	Wall                         // all time of threads: on the CPU and off it
-	Barriers                     // stores of references into old objects
-	EventKinds                   // number of kinds
-)
-
-var eventKindNames = [EventKinds]string{"alloc", "lock", "value", "safepoint", "page-faults", "cpi", "offcpu", "wall",
-	"write-barrier"}
-
-// String is the kind as record -e takes it.
-func (k EventKind) String() string { return eventKindNames[k] }
-
-// MarshalText writes the kind's name, for JSON.
-func (k EventKind) MarshalText() ([]byte, error) { return []byte(k.String()), nil }
-
-// UnmarshalText is the inverse of MarshalText.
-func (k *EventKind) UnmarshalText(text []byte) error {
-	for kind, name := range eventKindNames {
-		if string(text) == name {
-			*k = EventKind(kind)
-			return nil
-		}
-	}
-	return fmt.Errorf("unknown kind of events %.40q", text)
-}
-
-// A ValueType is the meaning and the unit of a value, in pprof's words.
-type ValueType struct{ Type, Unit string }
-
-// MaxEventValues bounds the length of EventKind.Values.
-const MaxEventValues = 3
-
-var eventValues = [EventKinds][]ValueType{
-	Allocations: {{"alloc_objects", "count"}, {"alloc_space", "bytes"}},
-	Locks:       {{"acquisitions", "count"}, {"contentions", "count"}, {"delay", "nanoseconds"}},
-	Values:      {{"executions", "count"}, {"sum", "count"}},
-	Pauses:      {{"pauses", "count"}, {"stopped", "nanoseconds"}},
-	Faults:      {{"faults", "count"}},
-	Cycles:      {{"cycles", "count"}, {"instructions", "count"}},
-	OffCPU:      {{"waits", "count"}, {"offcpu", "nanoseconds"}},
-	Wall:        {{"wall", "nanoseconds"}},
-	Barriers:    {{"dirty_cards", "count"}},
-}
-
-// Values are the types of a row's values, in order. The caller must not change them.
-func (k EventKind) Values() []ValueType { return eventValues[k] }
-
-var mainValues = [EventKinds]int{
-	Allocations: 1, // bytes, as memory is what runs out
-	Locks:       2, // delay
-	Pauses:      1, // time stopped
-	OffCPU:      1, // time
-}
-
-// Main is the index in Values of the value to show first.
-func (k EventKind) Main() int { return mainValues[k] }
 
 // Events are the events of one kind in one process.
 type Events struct {

@@ -85,7 +85,8 @@ func TestFormat(t *testing.T) {
 		}
 	}
 	// The bytes of one window, before they are compressed. The order of more edges is not always
-	// the same.
+	// the same. A further kind of events makes them longer, which readers know from the number of
+	// kinds.
 	p := varied(rand.New(rand.NewPCG(5, 6)), 3, 1)
 	p.Start, p.Duration, p.Comments = began, time.Second, []string{"a comment"}
 	names := newNames()

@@ -51,6 +51,8 @@ func busyShop(n uint64) *profile.Profile {
 			row(add, profile.EventLabels{}, 12)
 		case profile.Barriers:
 			row(total, profile.EventLabels{Class: "com.acme.shop.Cart", Place: "old"}, 1280)
+		case profile.Exceptions:
+			row(total, profile.EventLabels{Class: "java.lang.IllegalStateException"}, 5)
 		case profile.Cycles:
 			row(total, profile.EventLabels{}, 4e9, 2e9)
 		case profile.OffCPU:

@@ -4,7 +4,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/vmprof-agent/vmprof-agent/agent/model/cause"
 	"github.com/vmprof-agent/vmprof-agent/agent/model/profile"
 	"github.com/vmprof-agent/vmprof-agent/agent/view/sink"
 )
@@ -24,51 +23,28 @@ type kind struct {
 }
 
 // kinds are all there are. Pages show the first that is recorded and can be shown.
-var kinds = []*kind{
-	{"cpu", "CPU profile", "methods by CPU time", "CPU time", "CPU time is not sampled", sink.Time,
-		func(s profile.Stats) bool { return s.Time }, &view{column: "CPU", whole: "100 % is one CPU.",
-			amount: cpuTime}},
-	{"calls", "Call graph", "call counts by caller and callee", "calls", "calls are not sampled", sink.CallCounts,
-		func(s profile.Stats) bool { return s.Calls != nil }, nil},
-	ofEvents(profile.Allocations, "Allocations", "allocated objects, by class and method", "allocated bytes",
-		"allocations are not recorded",
-		view{column: "Allocated", value: 1, leaf: []string{"class"}, aside: profile.ExactAllocations,
-			asideAre: "exact counts, which have no stacks"}),
-	ofEvents(profile.Locks, "Locks", "who waits for locks, and for how long", "delay by locks",
-		"locks are not recorded",
-		view{column: "Delay", value: 2, leaf: []string{"kind", "class"}, aside: profile.WaitForWork,
-			asideAre: "waits for work", whole: "100 % is one thread that waits all the time. Waits for work are not " +
-				"included."}),
-	ofEvents(profile.Values, "Values", "values read at probes", "executions of probes", "values are not recorded",
-		view{column: "Executions", leaf: []string{"probe", "value"}}),
-	ofEvents(profile.Pauses, "Pauses", "safepoint pauses and their reasons", "time stopped",
-		"safepoints are not recorded",
-		view{column: "Stopped", value: 1, leaf: []string{"kind"},
-			whole: "100 % is a VM that is stopped all the time."}),
-	ofEvents(profile.Faults, "Page faults", "first touches of memory", "page faults", "page faults are not recorded",
-		view{column: "Faults", leaf: []string{"class"}}),
-	ofEvents(profile.Cycles, "Cycles", "CPU cycles and instructions", "cycles", "cycles are not counted",
-		view{column: "Cycles"}),
-	ofEvents(profile.OffCPU, "Off-CPU time", "what threads wait for", "off-CPU time", "off-CPU time is not recorded",
-		view{column: "Off CPU", value: 1, leaf: []string{"cause"}, aside: cause.Idle,
-			asideAre: "threads with nothing to do",
-			whole:    "100 % is one thread that is off the CPU all the time. Idle threads are not included."}),
-	ofEvents(profile.Wall, "Wall time", "what threads do all the time, on the CPU and off it", "wall time",
-		"wall time is not recorded",
-		view{column: "Wall", leaf: []string{"cause"}, aside: cause.Idle, asideAre: "threads with nothing to do",
-			whole: "100 % is one thread, all the time. Idle threads are not included."}),
-	ofEvents(profile.Barriers, "Write barriers", "stores of references into old objects", "cards made dirty",
-		"write barriers are not recorded",
-		view{column: "Cards", leaf: []string{"class"}}),
-}
+var kinds = func() []*kind {
+	all := []*kind{
+		{"cpu", "CPU profile", "methods by CPU time", "CPU time", "CPU time is not sampled", sink.Time,
+			func(s profile.Stats) bool { return s.Time },
+			&view{column: "CPU", whole: "100 % is one CPU.", amount: cpuTime}},
+		{"calls", "Call graph", "call counts by caller and callee", "calls", "calls are not sampled", sink.CallCounts,
+			func(s profile.Stats) bool { return s.Calls != nil }, nil},
+	}
+	for of := range profile.EventKinds {
+		all = append(all, ofEvents(of))
+	}
+	return all
+}()
 
 // ofEvents is a kind of events.
-func ofEvents(of profile.EventKind, title, about, things, missing string, shown view) *kind {
+func ofEvents(of profile.EventKind) *kind {
+	d := of.Describe()
+	shown := &view{column: d.Page.Column, value: d.Main, leaf: d.Leaf, aside: d.Page.Aside, asideAre: d.Page.Asides,
+		whole: d.Page.Whole, events: true, kind: of, unit: d.Values[d.Main].Unit}
 	shown.amount = func(p *profile.Profile, proc *profile.Process) float64 { return shown.eventAmount(of, proc) }
-	shown.events, shown.kind = true, of
-	shown.unit = of.Values()[shown.value].Unit
-	return &kind{of.String(), title, about, things, missing, sink.OfEvents(of),
-		func(s profile.Stats) bool { return s.Events != nil && slices.Contains(s.Events.Kinds, of) }, &shown}
+	return &kind{d.Name, d.Page.Title, d.Page.About, d.Page.Things, d.Page.Lack, sink.OfEvents(of),
+		func(s profile.Stats) bool { return s.Events != nil && slices.Contains(s.Events.Kinds, of) }, shown}
 }
 
 // recordedKinds are those that the agent records.

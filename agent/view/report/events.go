@@ -297,31 +297,19 @@ func (g *eventGroups[K]) sorted(values ...int) []*eventGroup[K] {
 	})
 }
 
+// EventViews are the views of each kind of events.
+var EventViews = [profile.EventKinds]func(io.Writer, *pprof.Profile, *ViewOptions) error{
+	profile.Allocations: Allocations, profile.Locks: Locks, profile.Values: Values, profile.Pauses: Safepoints,
+	profile.Faults: Faults, profile.Cycles: CPI, profile.OffCPU: OffCPU, profile.Wall: Wall, profile.Barriers: Barriers,
+	profile.Exceptions: Exceptions,
+}
+
 // EventView returns the view for the events in a stored profile, or nil if it is not of events.
 func EventView(p *pprof.Profile) func(io.Writer, *pprof.Profile, *ViewOptions) error {
-	kind, ok := stacks.EventKindOf(p)
-	if !ok {
-		return nil
+	if kind, ok := stacks.EventKindOf(p); ok {
+		return EventViews[kind]
 	}
-	switch kind {
-	case profile.Allocations:
-		return Allocations
-	case profile.Locks:
-		return Locks
-	case profile.Values:
-		return Values
-	case profile.Pauses:
-		return Safepoints
-	case profile.Faults:
-		return Faults
-	case profile.Barriers:
-		return Barriers
-	case profile.OffCPU:
-		return OffCPU
-	case profile.Wall:
-		return Wall
-	}
-	return CPI
+	return nil
 }
 
 // storedEvents are the samples of a stored profile that is of events.
@@ -340,9 +328,8 @@ type storedEvents struct {
 // readEvents fails if p is not of that kind of events, or if its values cannot be added up.
 func readEvents(p *pprof.Profile, kind profile.EventKind) (*storedEvents, error) {
 	if is, ok := stacks.EventKindOf(p); !ok || is != kind {
-		name := stacks.EventNames[kind]
-		return nil, fmt.Errorf("the profile has no %s: record some with vmprof-agent record %s", name.Events,
-			name.Record)
+		d := kind.Describe()
+		return nil, fmt.Errorf("the profile has no %s: record some with vmprof-agent record %s", d.Events, d.Flags())
 	}
 	e := &storedEvents{kind: kind, effect: 1, draws: (kind == profile.OffCPU || kind == profile.Wall) &&
 		haveDraws(p.Sample)}

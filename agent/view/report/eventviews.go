@@ -174,7 +174,14 @@ func Barriers(w io.Writer, p *pprof.Profile, opts *ViewOptions) error {
 		"method / place, class stored into")
 }
 
-// writeTouches writes what objects were touched, by method.
+// Exceptions writes which methods created exceptions, the most first. Under each method are their
+// classes. The method is the program's innermost. Nil options are DefaultViewOptions. It fails if
+// the profile has no exceptions.
+func Exceptions(w io.Writer, p *pprof.Profile, opts *ViewOptions) error {
+	return writeTouches(w, p, opts, profile.Exceptions, "created with a stack trace", "method / class")
+}
+
+// writeTouches writes what objects were touched, or created, by method.
 func writeTouches(
 	w io.Writer, p *pprof.Profile, opts *ViewOptions, kind profile.EventKind, what, heading string,
 ) error {
@@ -192,20 +199,17 @@ func writeTouches(
 		method.parts.of(partOf(e.kind, sample)).add(t)
 	}
 	out, all := bufio.NewWriter(w), byMethod.total()
-	layout.Fold(out, fmt.Sprintf("%s%s: %s (%s) %s, from %s", stacks.EventTitles[kind], stacks.Elapsed(p),
+	layout.Fold(out, fmt.Sprintf("%s%s: %s (%s) %s, from %s", kind.Describe().Title, stacks.Elapsed(p),
 		layout.Quantity(all.values[0]), e.about(all), what,
 		layout.ManyOf(layout.Quantity(all.events), "events")), opts.Width)
 	e.writeObserved(out, opts)
 	table := eventTable{opts: opts, out: out, order: []int{0}}
-	table.columns = []eventColumn{shareColumn(0, all), valueColumn(touchColumns[kind], 0, layout.Quantity),
+	table.columns = []eventColumn{shareColumn(0, all), valueColumn(strings.ToLower(kind.Describe().Page.Column), 0, layout.Quantity),
 		eventsColumn}
 	out.WriteByte('\n')
 	writeEvents(&table, heading, &byMethod)
-	return layout.Flush(out, stacks.EventNames[kind].Events)
+	return layout.Flush(out, kind.Describe().Events)
 }
-
-// touchColumns are the titles of the columns of writeTouches.
-var touchColumns = map[profile.EventKind]string{profile.Faults: "faults", profile.Barriers: "cards"}
 
 // Values of locks.
 const (
@@ -333,7 +337,7 @@ func writeTimes(
 		}
 	}
 	out, time, shown := bufio.NewWriter(w), kind.Main(), byCause.total()
-	name := stacks.EventNames[kind].Events
+	name := kind.Describe().Events
 	layout.Fold(out, fmt.Sprintf("%s%s: %s (%s) of all threads together, from %s", strings.ToUpper(name[:1])+name[1:],
 		stacks.Elapsed(p),
 		layout.Time.Of(all.values[time]), e.about(all), layout.ManyOf(layout.Quantity(all.events), "events")),

@@ -13,21 +13,8 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/symbolize/symbol"
 )
 
-// eventViews are the views of events, by kind.
-var eventViews = [profile.EventKinds]sinktest.ViewFunc{
-	profile.Allocations: report.Allocations,
-	profile.Locks:       report.Locks,
-	profile.Values:      report.Values,
-	profile.Pauses:      report.Safepoints,
-	profile.Faults:      report.Faults,
-	profile.Cycles:      report.CPI,
-	profile.OffCPU:      report.OffCPU,
-	profile.Wall:        report.Wall,
-	profile.Barriers:    report.Barriers,
-}
-
 func TestEventViewsGolden(t *testing.T) {
-	for kind, view := range eventViews {
+	for kind, view := range report.EventViews {
 		kind := profile.EventKind(kind)
 		stored := sinktest.Reparse(t, sinktest.MustPprofOf(t, sinktest.ShopEvents(), sink.OfEvents(kind)))
 		sinktest.Golden(t, "events."+kind.String()+".golden", sinktest.Show(t, view, stored, nil))
@@ -94,13 +81,20 @@ func TestEventViews(t *testing.T) {
 			"33.3%   5120      20  com.acme.Cart.total",
 			"33.3%   5120      20    old        [unknown]",
 		}},
+		{profile.Exceptions, []string{
+			"Exceptions, in 10.00 s: 40 (±31.0%) created with a stack trace, from 40 events",
+			"75.0%          30      30  com.acme.Shop.checkout",
+			"75.0%          30      30    java.lang.IllegalStateException",
+			"25.0%          10      10  com.acme.Cart.total",
+			"25.0%          10      10    com.acme.Missing",
+		}},
 		{profile.Cycles, []string{
 			"Cycles, in 10.00 s: 10.00G cycles, 8.00G instructions, CPI 1.25, from 100",
 			"90.0%  9.00G   37.5%  3.00G  3.00      90  java.util.HashMap.getNode",
 			"10.0%  1.00G   62.5%  5.00G  0.20      10  do_futex",
 		}},
 	} {
-		got := sinktest.Show(t, eventViews[test.kind], sinktest.MustPprofOf(t, sinktest.ShopEvents(),
+		got := sinktest.Show(t, report.EventViews[test.kind], sinktest.MustPprofOf(t, sinktest.ShopEvents(),
 			sink.OfEvents(test.kind)), nil)
 		rest := got
 		for _, line := range test.lines {
@@ -116,9 +110,9 @@ func TestEventViews(t *testing.T) {
 
 // EventView is the view of the file's own kind; the others say how to record theirs.
 func TestEventView(t *testing.T) {
-	for kind := range eventViews {
+	for kind := range report.EventViews {
 		stored := sinktest.MustPprofOf(t, sinktest.ShopEvents(), sink.OfEvents(profile.EventKind(kind)))
-		want := sinktest.Show(t, eventViews[kind], stored, nil)
+		want := sinktest.Show(t, report.EventViews[kind], stored, nil)
 		if got := sinktest.Show(t, report.EventView(stored), stored, nil); got != want {
 			t.Errorf("EventView shows\n%s\ninstead of\n%s", got, want)
 		}
@@ -127,7 +121,7 @@ func TestEventView(t *testing.T) {
 			strings.Contains(got, "Calling contexts") != contexts || strings.Contains(got, "Hot methods") {
 			t.Errorf("Report shows\n%s", got)
 		}
-		for other, view := range eventViews {
+		for other, view := range report.EventViews {
 			if err := view(new(strings.Builder), stored, nil); (err == nil) != (other == kind) {
 				t.Errorf("view %v of %v: %v", profile.EventKind(other), profile.EventKind(kind), err)
 			}
@@ -277,7 +271,7 @@ func TestSafepointsOfProcesses(t *testing.T) {
 // Views of events keep to the width, whatever they show, and bound the parts of a method.
 func TestEventViewsWidth(t *testing.T) {
 	long := strings.Repeat("com.acme.", 40) + "Cart"
-	for kind, view := range eventViews {
+	for kind, view := range report.EventViews {
 		kind := profile.EventKind(kind)
 		var list []sinktest.Event
 		for i := range 8 {
@@ -310,7 +304,7 @@ func TestEventViewsWidth(t *testing.T) {
 
 // Negative values, and sums beyond 63 bits, are errors and no nonsense.
 func TestEventViewsRefuse(t *testing.T) {
-	for kind, view := range eventViews {
+	for kind, view := range report.EventViews {
 		for _, value := range []int64{-1, 1 << 62} {
 			stored := sinktest.MustPprofOf(t, sinktest.ShopEvents(), sink.OfEvents(profile.EventKind(kind)))
 			for _, s := range stored.Sample {

@@ -36,6 +36,7 @@ func TestPprofEventsTypes(t *testing.T) {
 		{profile.Pauses, "pauses/count stopped/nanoseconds events/count", "stopped", "stopped/nanoseconds 1"},
 		{profile.Faults, "faults/count events/count", "faults", "faults/count 1"},
 		{profile.Barriers, "dirty_cards/count events/count", "dirty_cards", "dirty_cards/count 1"},
+		{profile.Exceptions, "exceptions/count events/count", "exceptions", "exceptions/count 1"},
 		{profile.Cycles, "cycles/count instructions/count events/count", "cycles", "cycles/count 1"},
 	} {
 		stored := sinktest.Reparse(t, sinktest.MustPprofOf(t, sinktest.ShopEvents(), sink.OfEvents(test.kind)))

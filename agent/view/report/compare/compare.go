@@ -302,7 +302,7 @@ func commonType(a, b Named, wanted string) (string, error) {
 	// Both have events, but of different kinds.
 	if kindB, ofEventsB := stacks.EventKindOf(b.Profile); ofEventsA && ofEventsB && kindA != kindB {
 		return "", fmt.Errorf("%s has %s, %s has %s: compare files of one kind", a.Name,
-			stacks.EventNames[kindA].Events, b.Name, stacks.EventNames[kindB].Events)
+			kindA.Describe().Events, b.Name, kindB.Describe().Events)
 	}
 	for _, side := range []Named{a, b} {
 		if wanted != "" && stacks.TypeIndex(side.Profile, wanted) < 0 {

@@ -17,23 +17,14 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/view/report/stacks"
 )
 
-// flameLeaves are the labels of events that make the innermost frame.
-var flameLeaves = map[profile.EventKind][]string{
-	profile.Allocations: {stored.LabelClass}, profile.Locks: {stored.LabelKind, stored.LabelClass},
-	profile.Values: {stored.LabelProbe, stored.LabelValue},
-	profile.Pauses: {stored.LabelKind}, profile.Faults: {stored.LabelClass}, profile.OffCPU: {stored.LabelCause},
-	profile.Wall:     {stored.LabelCause},
-	profile.Barriers: {stored.LabelClass},
-}
-
 // Read returns one Graph for each kind of values in a stored profile, the one to show first first;
 // none of a kind that has no values. It fails if the values cannot be added up.
 func Read(p *pprof.Profile) ([]*Graph, error) {
 	var all []*Graph
 	switch kind, events := stacks.EventKindOf(p); {
 	case events:
-		f := newFlame(kind.String(), stacks.EventTitles[kind], stored.MainValue(kind).Unit)
-		r := flameReader{Graph: f, leaf: flameLeaves[kind]}
+		f := newFlame(kind.String(), kind.Describe().Title, stored.MainValue(kind).Unit)
+		r := flameReader{Graph: f, leaf: kind.Describe().Leaf}
 		f.effect = report.EffectOf(p, kind)
 		if err := r.read(p, stored.MainValue(kind).Type, stored.TypeEvents); err != nil {
 			return nil, err

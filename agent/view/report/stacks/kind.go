@@ -122,19 +122,6 @@ func EventKindOf(p *pprof.Profile) (kind profile.EventKind, ok bool) {
 	return 0, false
 }
 
-// EventNames are what people call the events of a kind, and the flags of record that ask for them.
-var EventNames = [profile.EventKinds]struct{ Events, Record string }{
-	profile.Allocations: {"allocations", "-e alloc"},
-	profile.Locks:       {"locks", "-e lock"},
-	profile.Values:      {"values", "-e value --probe=SPEC"},
-	profile.Pauses:      {"safepoints", "-e safepoint"},
-	profile.Faults:      {"page faults", "-e page-faults"},
-	profile.Cycles:      {"cycles", "-e cpi"},
-	profile.OffCPU:      {"off-CPU time", "-e offcpu"},
-	profile.Wall:        {"wall time", "-e wall"},
-	profile.Barriers:    {"write barriers", "-e write-barrier"},
-}
-
 func hasWakers(p *pprof.Profile) bool {
 	return slices.ContainsFunc(p.Sample, func(sample *pprof.Sample) bool {
 		return Label(sample,
@@ -149,12 +136,4 @@ func countedBesides(p *pprof.Profile) bool {
 		return false
 	}
 	return slices.ContainsFunc(p.Sample, sampled) && slices.ContainsFunc(p.Sample, Counted)
-}
-
-// EventTitles are the titles of what the main values of events are.
-var EventTitles = map[profile.EventKind]string{
-	profile.Allocations: "Allocated bytes", profile.Locks: "Delay by locks", profile.Values: "Values at probes",
-	profile.Pauses: "Safepoint pauses", profile.Faults: "Page faults", profile.Cycles: "CPU cycles",
-	profile.OffCPU: "Off-CPU time",
-	profile.Wall:   "Wall time", profile.Barriers: "Write barriers",
 }

@@ -98,6 +98,10 @@ func ShopEvents() *profile.Profile {
 			values{2560}},
 		Event{stack{Total, Checkout, CallStub, Run}, labels{Place: "old"}, 20, values{5120}},
 	)
+	exceptions := EventsOf(profile.Exceptions,
+		Event{stack{Checkout, CallStub, Run}, labels{Class: "java.lang.IllegalStateException"}, 30, values{30}},
+		Event{stack{Total, Checkout, CallStub, Run}, labels{Class: "com.acme.Missing"}, 10, values{10}},
+	)
 	cycles := EventsOf(profile.Cycles,
 		Event{stack{GetNode, Get, Total, Checkout, CallStub, Run}, labels{}, 90, values{9e9, 3e9}},
 		Event{stack{Futex, Checkout, CallStub, Run}, labels{}, 10, values{1e9, 5e9}},
@@ -125,7 +129,8 @@ func ShopEvents() *profile.Profile {
 			{PID: 77, Comm: "bash", Service: "bash", Executable: Bash},
 			{
 				PID: 1234, Comm: "java", Runtime: "hotspot", Service: "shop.service", Executable: Java,
-				Events: []*profile.Events{allocations, locks, probed, pauses, faults, cycles, waits, wall, barriers},
+				Events: []*profile.Events{allocations, locks, probed, pauses, faults, cycles, waits, wall, barriers,
+					exceptions},
 			},
 		},
 		EventCounts: profile.EventCounts{
