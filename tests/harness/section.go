@@ -123,8 +123,8 @@ var errNotWhole = errors.New("-update needs a whole section: leave out -run, or 
 
 // Run measures what is chosen of each section, and prints tables and how long it took. Unless page
 // is empty, the tables of the sections that are measured as a whole are written to it in the end.
-// failed are the names of the sections in which something is further from the truth than its
-// tolerance.
+// It may be a directory of pages. failed are the names of the sections in which something is
+// further from the truth than its tolerance.
 func Run[E any](
 	ctx context.Context, out io.Writer, e E, sections []Section[E], c Choice, page string,
 ) (failed []string, err error) {
@@ -209,7 +209,7 @@ func printFailed(out io.Writer, section string, tables []Table) error {
 	return nil
 }
 
-// Update writes tables between their markers.
+// Update writes tables between their markers, on a page or those of a directory.
 func Update(page string, tables []Table) error {
 	for _, table := range tables {
 		if err := report.Update(page, table.Marker, table.Markdown()); err != nil {
@@ -219,14 +219,19 @@ func Update(page string, tables []Table) error {
 	return nil
 }
 
-// CheckMarkers returns an error unless the page has a place for every table.
-func CheckMarkers[E any](page string, sections []Section[E]) error {
-	text, err := os.ReadFile(page)
-	if err != nil {
-		return fmt.Errorf("look for tables: %w", err)
-	}
+// CheckMarkers returns an error unless the page, or one of the directory's, has a place for every
+// table.
+func CheckMarkers[E any](pages string, sections []Section[E]) error {
 	for _, s := range sections {
 		for _, marker := range s.Markers {
+			page, err := report.Page(pages, marker)
+			if err != nil {
+				return fmt.Errorf("look for the tables of %s: %w", s.Name, err)
+			}
+			text, err := os.ReadFile(page)
+			if err != nil {
+				return fmt.Errorf("look for the tables of %s: %w", s.Name, err)
+			}
 			for _, line := range []string{"<!-- begin " + marker + " -->\n", "<!-- end " + marker + " -->\n"} {
 				if strings.Count(string(text), line) != 1 {
 					return fmt.Errorf("%s: the table %s of %s needs one line %q", page, marker, s.Name,

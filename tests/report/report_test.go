@@ -53,3 +53,27 @@ func TestUpdate(t *testing.T) {
 		t.Error("updated a page that does not exist")
 	}
 }
+
+// The pages of a directory have each section once.
+func TestPage(t *testing.T) {
+	dir := t.TempDir()
+	for name, text := range map[string]string{
+		"a.md": "<!-- begin one -->\n<!-- end one -->\n<!-- begin twice -->\n<!-- end twice -->\n",
+		"b.md": "<!-- begin two -->\n<!-- end two -->\n<!-- begin twice -->\n<!-- end twice -->\n",
+	} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := Update(dir, "two", "new"); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := Section(filepath.Join(dir, "b.md"), "two"); err != nil || got != "new" {
+		t.Errorf("got %q, %v", got, err)
+	}
+	for _, name := range []string{"none", "twice"} {
+		if page, err := Page(dir, name); err == nil {
+			t.Errorf("%s is on %s", name, page)
+		}
+	}
+}
