@@ -42,7 +42,7 @@ type Options struct {
 }
 
 // DefaultConfirmLevels: frames may be at the same place by chance, and below others
-// (docs/accuracy.md, Partial walks).
+// (docs/measurements/contexts.md, Partial walks).
 const DefaultConfirmLevels = 4
 
 // MaxChosen bounds the processes that may be chosen at once, children included: MAX_CHOSEN.

@@ -30,7 +30,7 @@
 //	go run ./tests/accuracy -run 'calls, .*, 7x32'
 //	go run ./tests/accuracy -run '^(alloc|events), '
 //	go run ./tests/accuracy -run '^beside, ' # 15 minutes
-//	go run ./tests/accuracy -update         # also rewrites the tables in docs/accuracy.md
+//	go run ./tests/accuracy -update         # also rewrites the tables in docs/measurements
 //	go run ./tests/accuracy -update -run '^calls, .*, budget'
 package main
 
@@ -51,8 +51,8 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/tests/profiler"
 )
 
-// docs is the page whose tables -update rewrites, from the root of the repository.
-const docs = "docs/accuracy.md"
+// docs is the directory of the pages whose tables -update rewrites, from the root of the repository.
+const docs = "docs/measurements"
 
 // An options is the command line.
 type options struct {

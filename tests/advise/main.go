@@ -5,7 +5,7 @@
 //	go run ./tests/advise                     # everything; half an hour
 //	go run ./tests/advise -run '^guests'
 //	go run ./tests/advise -run '^Xalan' -update
-//	go run ./tests/advise -update             # also rewrites the tables in docs/tasks/which-calls-to-inline.md
+//	go run ./tests/advise -update             # also rewrites the tables in docs/measurements/inlining-hints.md
 package main
 
 import (
@@ -25,7 +25,7 @@ import (
 )
 
 // docs is the page whose tables -update rewrites, from the root of the repository.
-const docs = "docs/tasks/which-calls-to-inline.md"
+const docs = "docs/measurements/inlining-hints.md"
 
 // errMissed says that hints which are known to pay do not.
 var errMissed = errors.New("a guest is not as much faster with the hints as it is known to be")

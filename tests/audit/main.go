@@ -9,7 +9,7 @@
 //	go run ./tests/audit -short                # what CI runs
 //	go run ./tests/audit -run 'verdicts|keys|looks|converge'
 //	go run ./tests/audit -run '^split, Xalan'
-//	go run ./tests/audit -update               # also rewrites the tables in docs/auditing.md
+//	go run ./tests/audit -update               # also rewrites the tables in docs/measurements/auditing.md
 //
 // Seeds of simulations are fixed: every run gives the same tables.
 package main
@@ -29,7 +29,7 @@ import (
 )
 
 // docs is the page whose tables -update rewrites, from the root of the repository.
-const docs = "docs/auditing.md"
+const docs = "docs/measurements/auditing.md"
 
 // errWrong says that verdicts are wrong more often than permitted. The tables show which.
 var errWrong = errors.New("more verdicts are false than alpha allows")

@@ -8,7 +8,7 @@
 //	go run ./tests/bench -parts depth       # only what samples cost against the depth of the stack
 //	go run ./tests/bench -parts events -guests H2 -kinds alloc,lock
 //	go run ./tests/bench -parts growth,processes,jvms # only how the agent's own cost grows
-//	go run ./tests/bench -update            # also rewrites the tables in docs/performance.md that it measures
+//	go run ./tests/bench -update            # also rewrites the tables in docs/measurements/performance.md that it measures
 //
 // It prints aims and whether they were reached, and fails only if something could not be measured:
 // on another machine the figures are others.
@@ -30,7 +30,7 @@ import (
 )
 
 // docs is the page whose tables -update rewrites, from the root of the repository.
-const docs = "docs/performance.md"
+const docs = "docs/measurements/performance.md"
 
 // parts are what can be measured alone, in their order.
 var parts = []harness.Section[bench]{

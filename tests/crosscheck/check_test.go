@@ -10,6 +10,7 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/model/profile"
 	"github.com/vmprof-agent/vmprof-agent/agent/model/stored"
 	"github.com/vmprof-agent/vmprof-agent/tests/profiler"
+	"github.com/vmprof-agent/vmprof-agent/tests/report"
 )
 
 func TestAgrees(t *testing.T) {
@@ -79,6 +80,15 @@ func TestNumber(t *testing.T) {
 		math.Inf(1): "unknown"} {
 		if got := (result{}).number(v); got != want {
 			t.Errorf("%v: %q, want %q", v, got, want)
+		}
+	}
+}
+
+// The page has a place for each table.
+func TestMarkers(t *testing.T) {
+	for _, name := range []string{"crosscheck", "crosscheck-controls"} {
+		if _, err := report.Section("../../"+docs, name); err != nil {
+			t.Error(err)
 		}
 	}
 }

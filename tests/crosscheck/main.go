@@ -16,7 +16,7 @@
 //	go run ./tests/crosscheck -run Derby
 //	go run ./tests/crosscheck -run Derby -budget 50%   # if all waits are recorded, they are compared with JFR's
 //	go run ./tests/crosscheck -short        # one program: what CI runs
-//	go run ./tests/crosscheck -update       # also rewrites the table in docs/accuracy.md
+//	go run ./tests/crosscheck -update       # also rewrites the table in docs/measurements/crosscheck.md
 //	go run ./tests/crosscheck -controls     # what two profiles of one program differ by; two minutes
 package main
 
@@ -35,7 +35,7 @@ import (
 )
 
 // docs is the page with the table that -update rewrites, from the root of the repository.
-const docs = "docs/accuracy.md"
+const docs = "docs/measurements/crosscheck.md"
 
 // errDisagrees says that a number of a profile is not what the kernel or the JVM says. The table
 // has it.

@@ -6,7 +6,7 @@
 //	go run ./tests/gopgo             # twelve minutes, half of it in the compiler
 //	go run ./tests/gopgo -short      # one program, without the compiler
 //	go run ./tests/gopgo -run json
-//	go run ./tests/gopgo -update     # also rewrites the tables in docs/tasks/make-a-go-program-faster.md
+//	go run ./tests/gopgo -update     # also rewrites the tables in docs/measurements/go-programs.md
 package main
 
 import (
@@ -23,7 +23,7 @@ import (
 )
 
 // docs is the page whose tables -update rewrites, from the root of the repository.
-const docs = "docs/tasks/make-a-go-program-faster.md"
+const docs = "docs/measurements/go-programs.md"
 
 func main() { harness.Main("gopgo", run) }
 

@@ -5,7 +5,7 @@
 //	go run ./tests/jdks                   # everything; about an hour
 //	go run ./tests/jdks -short            # what CI runs: JDK 11 and 21 as they come
 //	go run ./tests/jdks -run 'JDK 2., .*ZGC'
-//	go run ./tests/jdks -update           # also rewrites the tables in docs/reference/jdks.md
+//	go run ./tests/jdks -update           # also rewrites the tables in docs/reference/jdks.md and docs/measurements/jdks.md
 //	go run ./tests/jdks -keep FILE        # goes on where an earlier run with that file ended
 //	go run ./tests/jdks -waits -update    # only waits by cause, and their tables
 //
@@ -25,8 +25,9 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/tests/profiler"
 )
 
-// docs is the page whose tables -update rewrites, from the root of the repository.
-const docs = "docs/reference/jdks.md"
+// docs is the directory of the pages whose tables -update rewrites, from the root of the repository:
+// docs/reference/jdks.md and docs/measurements/jdks.md.
+const docs = "docs"
 
 // An options is what the command line says.
 type options struct {

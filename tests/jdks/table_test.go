@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/vmprof-agent/vmprof-agent/tests/jvm"
+	"github.com/vmprof-agent/vmprof-agent/tests/report"
 )
 
 func TestTables(t *testing.T) {
@@ -49,5 +50,14 @@ func TestTables(t *testing.T) {
 	}
 	if results[0].wrong() || !results[2].wrong() || !failed.wrong() {
 		t.Error("wrong profiles and errors are failures, and no others")
+	}
+}
+
+// One page of the documentation has a place for each table.
+func TestMarkers(t *testing.T) {
+	for _, table := range tables(nil, false) {
+		if _, err := report.Page("../../"+docs, table.Marker); err != nil {
+			t.Error(err)
+		}
 	}
 }

@@ -7,7 +7,7 @@
 //	go run ./tests/llvm             # five minutes
 //	go run ./tests/llvm -short      # one round with little input
 //	go run ./tests/llvm -run zlib
-//	go run ./tests/llvm -update     # also rewrites the tables in docs/auditing.md
+//	go run ./tests/llvm -update     # also rewrites the tables in docs/measurements/auditing.md
 package main
 
 import (
@@ -27,7 +27,7 @@ import (
 )
 
 // docs is the page whose tables -update rewrites, from the root of the repository.
-const docs = "docs/auditing.md"
+const docs = "docs/measurements/auditing.md"
 
 // A bench has what the section needs.
 type bench struct {

@@ -4,7 +4,7 @@
 //
 //	go run ./tests/services                  # every service: three minutes
 //	go run ./tests/services -run virtual
-//	go run ./tests/services -update          # also rewrites the table in docs/accuracy.md, and the first screen of the README
+//	go run ./tests/services -update          # also rewrites the table in docs/measurements/services.md, and the first screen of the README
 package main
 
 import (
@@ -37,7 +37,7 @@ var sources embed.FS
 
 // Pages that -update rewrites, from the root of the repository.
 const (
-	docs   = "docs/accuracy.md"
+	docs   = "docs/measurements/services.md"
 	readme = "README.md"
 )
 

@@ -10,6 +10,7 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/tests/harness"
 	"github.com/vmprof-agent/vmprof-agent/tests/needs"
 	"github.com/vmprof-agent/vmprof-agent/tests/profiler"
+	table "github.com/vmprof-agent/vmprof-agent/tests/report"
 )
 
 var built profiler.Agent
@@ -98,6 +99,15 @@ func TestHolds(t *testing.T) {
 	} {
 		if got := test.r.holds(); got != test.want {
 			t.Errorf("%+v: %v", test.r, got)
+		}
+	}
+}
+
+// The pages have a place for what is measured.
+func TestMarkers(t *testing.T) {
+	for page, name := range map[string]string{docs: "services", readme: "first screen"} {
+		if _, err := table.Section("../../"+page, name); err != nil {
+			t.Error(err)
 		}
 	}
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot/debuginfo"
 )
 
-var document = flag.Bool("document", false, "measure at length, and rewrite the table in docs/accuracy.md")
+var document = flag.Bool("document", false, "measure at length, and rewrite the table in docs/measurements/inlined-methods.md")
 
 // An attribution counts samples in compiled code by what their leaf is named without
 // DebugNonSafepoints, by what the VM recorded with it.
@@ -72,7 +72,7 @@ func TestAttribution(t *testing.T) {
 		}
 	}
 	if *document && !t.Failed() {
-		if err := report.Update("../../docs/accuracy.md", "attribution", table.Markdown()); err != nil {
+		if err := report.Update("../../docs/measurements/inlined-methods.md", "attribution", table.Markdown()); err != nil {
 			t.Fatal(err)
 		}
 	}

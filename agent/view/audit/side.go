@@ -6,7 +6,7 @@
 //
 // It is arithmetic on numbers that the caller has read: of each window of each recording, how much
 // work was done and what that cost, in total and by key (a method, a call, a context).
-// docs/auditing.md explains the method, its assumptions, and has the table of how often its
+// docs/measurements/auditing.md explains the method, its assumptions, and has the table of how often its
 // verdicts are wrong.
 //
 // The estimate of a side is the ratio of sums, cost over units. Its standard error is that of a

@@ -134,9 +134,9 @@ func TestFooterTellsOfDoubts(t *testing.T) {
 	}{
 		{nil, []*profile.Thread{sampled(profile.Certain, 1)}, ""},
 		{chain, []*profile.Thread{sampled(profile.Certain, 1)},
-			"contexts (chain): one fits each sample (docs/accuracy.md shows how often it is right)\n"},
+			"contexts (chain): one fits each sample (docs/measurements/contexts.md shows how often it is right)\n"},
 		{&profile.Contexts{Mode: profile.ContextPartial}, nil,
-			"contexts (partial): one fits each sample (docs/accuracy.md shows how often it is right)\n"},
+			"contexts (partial): one fits each sample (docs/measurements/contexts.md shows how often it is right)\n"},
 		{chain, []*profile.Thread{sampled(profile.Certain, 3), sampled(profile.Ambiguous, 1)},
 			"contexts (chain): for 25.0% of the samples several fit and share the weight (ambiguous)\n"},
 		{chain, []*profile.Thread{sampled(profile.Certain, 9999), sampled(profile.Unplaced, 1)},

@@ -108,7 +108,7 @@ func doubts(p *pprof.Profile, modes []bool) []string {
 	case len(list) == 0 && len(names) == 0:
 		return nil
 	case len(list) == 0:
-		list = append(list, "one fits each sample (docs/accuracy.md shows how often it is right)")
+		list = append(list, "one fits each sample (docs/measurements/contexts.md shows how often it is right)")
 	}
 	text := "contexts"
 	if len(names) > 0 {

@@ -5,7 +5,7 @@
 //
 //	go run ./tests/paced/measure             # six minutes, on a quiet machine
 //	go run ./tests/paced/measure -pairs 0    # only the profiles
-//	go run ./tests/paced/measure -update     # also rewrites the tables in docs/accuracy.md
+//	go run ./tests/paced/measure -update     # also rewrites the tables in docs/measurements/cpu-profiles.md
 package main
 
 import (
@@ -23,7 +23,7 @@ import (
 	table "github.com/vmprof-agent/vmprof-agent/tests/report"
 )
 
-const docs = "docs/accuracy.md"
+const docs = "docs/measurements/cpu-profiles.md"
 
 func main() { harness.Main("paced", run) }
 

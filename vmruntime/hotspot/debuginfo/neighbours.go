@@ -10,7 +10,7 @@ import (
 //
 // The answer is what the places around have in common, as many as neighbours says on each side: if
 // all of them are in a method, or in what was inlined into it, so is what lies between. How often
-// that is true is measured in docs/accuracy.md. Two sources make the places many and close:
+// that is true is measured in docs/measurements/inlined-methods.md. Two sources make the places many and close:
 //
 //   - C2 leaves its code for the interpreter where something never happened before: a branch that was never taken, a class
 //     that was never seen, an index out of bounds. The call that does so is a safepoint, with the scope of the check. The

@@ -43,7 +43,7 @@ const (
 	mostInlined = 4000 // bytes of bytecode: C2 stops at 8000 for all of a compilation (DesiredMethodLimit)
 
 	// What a call costs at most, in seconds, beyond the work of the callee: the two guests of
-	// docs/tasks/which-calls-to-inline.md save 4 and 8 ns.
+	// docs/measurements/inlining-hints.md save 4 and 8 ns.
 	directCall  = 5e-9
 	virtualCall = 10e-9
 

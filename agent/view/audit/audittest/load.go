@@ -26,7 +26,7 @@ type Load struct {
 	Runs float64
 }
 
-// Loads are what the tables of docs/auditing.md and the tests measure.
+// Loads are what the tables of docs/measurements/auditing.md and the tests measure.
 func Loads() []Load {
 	return []Load{
 		{Name: "steady", Samples: 500, Cluster: 1},
