@@ -128,7 +128,7 @@ bench: ## cost of the agent beside perf record
 	@scripts/deps test
 	go run ./tests/bench
 
-journeys: ## transcripts and pictures in docs/tasks, from real runs
+journeys: ## transcripts and pictures in docs/tasks and the README, from real runs
 	@scripts/deps test
 	go test -count=1 $(AS_ROOT) ./tests/journeys -update
 

@@ -1,6 +1,6 @@
 // Package journeys follows users to the answers of five questions, with the commands that
 // docs/tasks shows, in a terminal of 80 columns and in a browser. What the terminal showed is in
-// these pages, with pictures of the browser:
+// these pages, with pictures of the browser, and the first of them in the README:
 //
 //	go test ./tests/journeys -update     # as root: runs the commands and rewrites both
 //
@@ -31,7 +31,13 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/tests/wait"
 )
 
-var update = flag.Bool("update", false, "rewrite the transcripts and pictures in docs/tasks")
+var update = flag.Bool("update", false, "rewrite the transcripts and pictures in docs/tasks and the README")
+
+// firstScreen is the section of the README with the transcript of the first task.
+const (
+	readme      = "../../README.md"
+	firstScreen = "first screen"
+)
 
 var built profiler.Agent
 
@@ -67,6 +73,7 @@ type journey struct {
 	past     string // what they find as the history; "" for none
 	page     string // in docs/tasks
 	section  string
+	also     string // page with the same transcript, in a section "first screen"; "" for none
 	commands []string
 	text     strings.Builder // transcript
 	old      string          // that of the page
@@ -174,8 +181,26 @@ func (j *journey) end() {
 	if !*update || j.Failed() {
 		return
 	}
-	if err := report.Update(j.page, j.section, "```\n"+strings.TrimSpace(j.text.String())+"\n```"); err != nil {
+	text := "```\n" + strings.TrimSpace(j.text.String()) + "\n```"
+	if err := report.Update(j.page, j.section, text); err != nil {
 		j.Fatal(err)
+	}
+	if j.also != "" {
+		if err := report.Update(j.also, firstScreen, text); err != nil {
+			j.Fatal(err)
+		}
+	}
+}
+
+// The README begins with the transcript of the first task.
+func TestFirstScreen(t *testing.T) {
+	j := from(t, "find-hot-methods.md", "hot method")
+	first, err := report.Section(readme, firstScreen)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if first != j.old {
+		t.Errorf("%s has\n%s\nand not, as %s,\n%s", readme, first, j.page, j.old)
 	}
 }
 
@@ -297,6 +322,7 @@ func TestJourneys(t *testing.T) {
 
 	t.Run("which method of an unknown service is hot", func(t *testing.T) {
 		j := from(t, "find-hot-methods.md", "hot method")
+		j.also = readme
 		first := time.Now()
 		j.run("Shop.price")
 		j.look(b, "shop.html", "hot-method.png", "Shop.price")

@@ -4,7 +4,7 @@
 //
 //	go run ./tests/services                  # every service: three minutes
 //	go run ./tests/services -run virtual
-//	go run ./tests/services -update          # also rewrites the table in docs/measurements/services.md, and the first screen of the README
+//	go run ./tests/services -update          # also rewrites the table and the recording in docs/measurements/services.md
 package main
 
 import (
@@ -35,11 +35,8 @@ import (
 //go:embed java
 var sources embed.FS
 
-// Pages that -update rewrites, from the root of the repository.
-const (
-	docs   = "docs/measurements/services.md"
-	readme = "README.md"
-)
+// docs is the page that -update rewrites, from the root of the repository.
+const docs = "docs/measurements/services.md"
 
 func main() { harness.Main("services", run) }
 
@@ -121,11 +118,11 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 			return err
 		}
 		if err := o.WithAgent(ctx, func(agent profiler.Agent, dir string) error {
-			text, err := firstScreen(ctx, agent, jdks[len(jdks)-1], dir)
+			text, err := firstRecording(ctx, agent, jdks[len(jdks)-1], dir)
 			if err != nil {
 				return err
 			}
-			return table.Update(readme, "first screen", "```\n"+text+"```\n")
+			return table.Update(docs, "pool recording", "```\n"+text+"```\n")
 		}); err != nil {
 			return err
 		}
@@ -348,8 +345,8 @@ func below(s *pprof.Sample, method string, innermost bool) bool {
 // statusOf is the status line of a profile.
 func statusOf(p *pprof.Profile) string { return report.Status(p) }
 
-// firstScreen is what a terminal shows of a first recording: of the service with a pool.
-func firstScreen(ctx context.Context, agent profiler.Agent, jdk jvm.JDK, dir string) (string, error) {
+// firstRecording is what a terminal shows of a first recording: of the service with a pool.
+func firstRecording(ctx context.Context, agent profiler.Agent, jdk jvm.JDK, dir string) (string, error) {
 	g, err := (&services[1]).start(ctx, jdk)
 	if err != nil {
 		return "", err
