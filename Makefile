@@ -109,7 +109,7 @@ busy: ## all tests beside four busy loops: none may depend on how busy the machi
 	@scripts/deps test busy
 	stress-ng --quiet --cpu 4 & load=$$!; trap 'kill $$load' EXIT; go test -timeout 60m $(ALL)
 
-##@ Measure: tables in docs/
+##@ Measure: tables in docs/measurements
 
 accuracy: ## profiles of programs with known truth
 	@scripts/deps test crosscheck
