@@ -25,17 +25,11 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
 
-	"github.com/vmprof-agent/vmprof-agent/agent/collect/calls/counters"
-	"github.com/vmprof-agent/vmprof-agent/agent/collect/calls/exact"
-	"github.com/vmprof-agent/vmprof-agent/agent/collect/cputime"
 	"github.com/vmprof-agent/vmprof-agent/agent/collect/engines"
-	"github.com/vmprof-agent/vmprof-agent/agent/collect/events"
 	"github.com/vmprof-agent/vmprof-agent/agent/collect/fold"
 	"github.com/vmprof-agent/vmprof-agent/agent/collect/intern"
-	"github.com/vmprof-agent/vmprof-agent/agent/collect/monitors"
 	"github.com/vmprof-agent/vmprof-agent/agent/collect/slow"
 	"github.com/vmprof-agent/vmprof-agent/agent/collect/source"
 	"github.com/vmprof-agent/vmprof-agent/agent/guest"
@@ -48,70 +42,6 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/probe/watch"
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 )
-
-// Options configure an Agent. The zero value samples the whole machine at 99 Hz.
-type Options struct {
-	Frequency int          // samples a second of CPU time, per CPU; 0 means DefaultFrequency
-	Clock     attach.Clock // what decides when a sample is taken
-	PIDs      []int        // only these processes and the children they start; nil means all
-	// Filter chooses processes in the kernel even if PIDs is empty (more are added with Choose).
-	Filter      bool
-	MaxContexts int // calling contexts that open windows hold, all together; 0 means DefaultMaxContexts
-	// RingBytes is the size of the event stream's buffer, a power of two; 0 means half a MiB for
-	// each CPU, 1 to 4 MiB.
-	RingBytes    uint32
-	NameDeadline time.Duration    // how long closing a window waits for names; 0 means 2 s
-	Proc         proc.Root        // where procfs is; "" means /proc
-	Version      string           // version of the program, for comments in profiles
-	Calls        *engines.Options // sample calls, too; nil means no
-	Events       *events.Options  // record events of guests, too; nil means no
-	Slow         *slow.Options    // keep the slowest invocations of a method; nil means no. It needs wall time
-	// Breakpoints says whether call engines and MonitorEnters may set hardware breakpoints in
-	// guests.
-	Breakpoints attach.BreakpointPolicy
-	NoTime      bool         // profiles leave out where time goes
-	Log         *slog.Logger // nil means none
-	// Settle is called by New once what takes privileges is loaded, before anything is read of a
-	// target; nil means nothing.
-	Settle func() error
-
-	Contexts     profile.ContextMode // how calling contexts are found
-	WalkEvery    uint32              // ContextChain: walk one in so many samples whose link is known; 0 adapts
-	LeaveUnknown bool                // ContextChain: walk samples whose link is unknown no more often than others
-	// ConfirmLevels, for ContextPartial, is how many frames in a row must be known; 0 means
-	// bpf.DefaultConfirmLevels.
-	ConfirmLevels uint32
-	CheckContexts bool // also walk every stack in full, and report how many contexts were right
-}
-
-// DefaultFrequency is not a divisor of common timer rates, so that samples do not march in step
-// with them.
-const DefaultFrequency = 99
-
-// ringBytes is how large the event stream's buffer is on this machine. The kernel maps it twice, so
-// that it counts as twice as much memory of the agent.
-func ringBytes() uint32 {
-	cpus, err := ebpf.PossibleCPU()
-	if err != nil {
-		return bpf.DefaultRingBytes
-	}
-	return ringBytesOf(cpus)
-}
-
-// ringBytesOf is that for so many CPUs. Half a MiB holds more than a second of a CPU's samples at
-// 999 Hz.
-func ringBytesOf(cpus int) uint32 {
-	const each, least = 512 << 10, 1 << 20
-	size := uint32(least)
-	for size < bpf.DefaultRingBytes && size < uint32(min(cpus, bpf.DefaultRingBytes/each))*each {
-		size *= 2
-	}
-	return size
-}
-
-// DefaultMaxContexts is how many calling contexts windows hold where memory is not short: some 400
-// MB with their names.
-const DefaultMaxContexts = 1 << 22
 
 // namingWorkers is how many processes are looked into at once.
 const namingWorkers = 3
@@ -146,8 +76,6 @@ type Agent struct {
 	stopped atomic.Int64  // CLOCK_MONOTONIC, ns: when all sources had stopped; 0 if they have not
 	refused atomic.Uint64 // processes that Choose found no room for
 }
-
-func (o *Options) maxContexts() int { return cmp.Or(o.MaxContexts, DefaultMaxContexts) }
 
 // New loads and attaches everything and looks at the processes that run already. Nothing ticks
 // before Run.
@@ -277,72 +205,6 @@ func (a *Agent) requestFailed(err error) {
 		err, "stack", guest.StackOf(err))
 }
 
-// openSources opens what the options ask for, given how functions of the kernel are found, and has
-// records handled by what they are of.
-func (a *Agent) openSources(ctx context.Context, find attach.Functions) error {
-	a.handlers = a.ownHandlers()
-	ticks, err := newTicks(a, find)
-	if err != nil {
-		return err
-	}
-	a.sources.first = []source.Source{ticks}
-	var waits *bpf.OffCPU
-	if opt := a.opt.Events; opt != nil {
-		of := *opt
-		of.Slow = a.opt.Slow != nil
-		events, err := events.Open(a.services, of)
-		if err != nil {
-			return err
-		}
-		waits = events.OffCPU()
-		a.handlers[bpf.EventObserved] = handler{events.Handle, events.Fail}
-		a.handlers[bpf.EventVMThreadEnd] = handler{events.HandleThreadEnd, nil}
-		a.sources.first = []source.Source{events, ticks}
-		if opt.MonitorEnters {
-			if !opt.Kinds[profile.Locks] {
-				return errors.New("monitor enters need lock recording (-e lock)")
-			}
-			enters, err := monitors.OpenEnters(a.services, monitors.EntersOptions{
-				Heaps: events.Programs.Heaps, Share: events.FairShare(), Fades: a.hotFades,
-			})
-			if err != nil {
-				return err
-			}
-			events.CompleteWith(enters.Complete)
-			a.sources.then = append(a.sources.then, enters)
-		}
-	}
-	switch opt := a.opt.Calls; {
-	case opt == nil:
-	case opt.Exact == engines.ExactCounters:
-		a.sources.then = append(a.sources.then, counters.New(a.services))
-	case opt.Exact != engines.NotExact:
-		x := exact.New(a.services, opt.Exact == engines.ExactEdges, opt.ExactObjects)
-		a.handlers[bpf.EventNewMethod] = handler{x.HandleNewMethod, nil}
-		a.sources.then = append(a.sources.then, x)
-	default:
-		if a.engines, err = engines.Open(a.services, opt.WithDefaults()); err != nil {
-			return err
-		}
-		a.handlers[bpf.EventCall] = handler{a.engines.HandleCall, a.engines.Fail}
-		a.handlers[bpf.EventNamedCall] = handler{a.engines.HandleNamedCall, a.engines.Fail}
-		a.sources.then = append(a.sources.then, a.engines)
-	}
-	if opt := a.opt.Slow; opt != nil {
-		if a.slow, err = slow.Open(ctx, a.services, *opt, waits); err != nil {
-			return err
-		}
-		a.handlers[bpf.EventInvocation] = handler{a.slow.Handle, nil}
-		a.sources.then = append(a.sources.then, a.slow)
-	}
-	if a.opt.counted() {
-		a.sources.first = append(a.sources.first, cputime.Open(a.services))
-		a.handlers[bpf.EventThreadEnd] = handler{cputime.Handle, nil}
-	}
-	hot := a.sources.needHot()
-	return a.owner.Do(func(s *fold.State) { s.Hot = hot })
-}
-
 // SlowErr is why invocations of the method of Options.Slow are not followed any more; nil if they
 // are.
 func (a *Agent) SlowErr() error {
@@ -457,70 +319,6 @@ func (a *Agent) Ready(ctx context.Context, patience time.Duration) {
 // attachLook is how often Ready looks whether VMs are attached that could not be at once.
 const attachLook = 5 * time.Millisecond
 
-// Open begins a window over these processes, nil for all.
-func (a *Agent) Open(pids []int) *Window {
-	var chosen map[int]bool
-	if len(pids) > 0 {
-		chosen = map[int]bool{}
-		for _, pid := range pids {
-			chosen[pid] = true
-		}
-	}
-	w := newWindow(a, chosen)
-	snapshot := a.snapshot()
-	a.owner.Do(func(s *fold.State) {
-		w.before = snapshot(s)
-		for one := range implementing[source.Opener](&a.sources) {
-			one.Opened(s, w.open)
-		}
-		w.start, w.open.Began = time.Now(), monotonic()
-		s.Open(w.open)
-	})
-	return w
-}
-
-// Follow hands one window after the other to observe, each of that length, until ctx ends. Every
-// sample is in exactly one of them. The last one, which ends with ctx, is shorter; it is dropped if
-// it has less than a tenth of the length. If observe panics, that is counted and logged, and costs
-// that window: what is in it comes from processes.
-func (a *Agent) Follow(ctx context.Context, length time.Duration, observe func(*profile.Profile)) error {
-	tick := time.NewTicker(length)
-	defer tick.Stop()
-	w := a.Open(nil)
-	defer func() { a.drop(w) }()
-	for {
-		select {
-		case <-ctx.Done():
-			p, err := w.Close(context.WithoutCancel(ctx))
-			if err != nil {
-				return fmt.Errorf("close the last window: %w", err)
-			}
-			if p.Duration >= length/10 {
-				a.services.Resolver.Keep(guest.StageObserve, func() { observe(p) })
-			}
-			return nil
-		case <-tick.C:
-		}
-		next, p, err := w.Next(context.WithoutCancel(ctx))
-		if err != nil {
-			return fmt.Errorf("close window: %w", err)
-		}
-		w = next
-		a.services.Resolver.Keep(guest.StageObserve, func() { observe(p) })
-	}
-}
-
-// Collect opens a window, closes it after d or when ctx ends, and returns what it holds.
-func (a *Agent) Collect(ctx context.Context, d time.Duration, pids []int) (*profile.Profile, error) {
-	a.sources.expect(d)
-	w := a.Open(pids)
-	select {
-	case <-time.After(d):
-	case <-ctx.Done():
-	}
-	return w.Close(context.WithoutCancel(ctx))
-}
-
 // CallChoices says which engines sample calls, and why or why not.
 func (a *Agent) CallChoices() []profile.Choice {
 	if a.engines == nil {
@@ -531,9 +329,6 @@ func (a *Agent) CallChoices() []profile.Choice {
 
 // Guests is how many VMs are attached now.
 func (a *Agent) Guests() int { return a.services.Resolver.VMs() }
-
-// period is the CPU time that one sample stands for.
-func (a *Agent) period() time.Duration { return time.Second / time.Duration(a.opt.Frequency) }
 
 // Close takes everything out of the kernel. Run must have returned, or never have been called.
 func (a *Agent) Close() error {

@@ -7,9 +7,19 @@ import (
 	"slices"
 	"time"
 
+	"github.com/vmprof-agent/vmprof-agent/agent/collect/calls/counters"
+	"github.com/vmprof-agent/vmprof-agent/agent/collect/calls/exact"
+	"github.com/vmprof-agent/vmprof-agent/agent/collect/cputime"
+	"github.com/vmprof-agent/vmprof-agent/agent/collect/engines"
+	"github.com/vmprof-agent/vmprof-agent/agent/collect/events"
 	"github.com/vmprof-agent/vmprof-agent/agent/collect/fold"
+	"github.com/vmprof-agent/vmprof-agent/agent/collect/monitors"
+	"github.com/vmprof-agent/vmprof-agent/agent/collect/slow"
 	"github.com/vmprof-agent/vmprof-agent/agent/collect/source"
 	"github.com/vmprof-agent/vmprof-agent/agent/host/proc"
+	"github.com/vmprof-agent/vmprof-agent/agent/model/profile"
+	"github.com/vmprof-agent/vmprof-agent/agent/probe/attach"
+	"github.com/vmprof-agent/vmprof-agent/bpf"
 )
 
 // sources are what an agent records, in the order in which it starts: first what the others depend
@@ -146,4 +156,70 @@ func (s *sources) ender() source.Ender {
 		return one
 	}
 	return nil
+}
+
+// openSources opens what the options ask for, given how functions of the kernel are found, and has
+// records handled by what they are of.
+func (a *Agent) openSources(ctx context.Context, find attach.Functions) error {
+	a.handlers = a.ownHandlers()
+	ticks, err := newTicks(a, find)
+	if err != nil {
+		return err
+	}
+	a.sources.first = []source.Source{ticks}
+	var waits *bpf.OffCPU
+	if opt := a.opt.Events; opt != nil {
+		of := *opt
+		of.Slow = a.opt.Slow != nil
+		events, err := events.Open(a.services, of)
+		if err != nil {
+			return err
+		}
+		waits = events.OffCPU()
+		a.handlers[bpf.EventObserved] = handler{events.Handle, events.Fail}
+		a.handlers[bpf.EventVMThreadEnd] = handler{events.HandleThreadEnd, nil}
+		a.sources.first = []source.Source{events, ticks}
+		if opt.MonitorEnters {
+			if !opt.Kinds[profile.Locks] {
+				return errors.New("monitor enters need lock recording (-e lock)")
+			}
+			enters, err := monitors.OpenEnters(a.services, monitors.EntersOptions{
+				Heaps: events.Programs.Heaps, Share: events.FairShare(), Fades: a.hotFades,
+			})
+			if err != nil {
+				return err
+			}
+			events.CompleteWith(enters.Complete)
+			a.sources.then = append(a.sources.then, enters)
+		}
+	}
+	switch opt := a.opt.Calls; {
+	case opt == nil:
+	case opt.Exact == engines.ExactCounters:
+		a.sources.then = append(a.sources.then, counters.New(a.services))
+	case opt.Exact != engines.NotExact:
+		x := exact.New(a.services, opt.Exact == engines.ExactEdges, opt.ExactObjects)
+		a.handlers[bpf.EventNewMethod] = handler{x.HandleNewMethod, nil}
+		a.sources.then = append(a.sources.then, x)
+	default:
+		if a.engines, err = engines.Open(a.services, opt.WithDefaults()); err != nil {
+			return err
+		}
+		a.handlers[bpf.EventCall] = handler{a.engines.HandleCall, a.engines.Fail}
+		a.handlers[bpf.EventNamedCall] = handler{a.engines.HandleNamedCall, a.engines.Fail}
+		a.sources.then = append(a.sources.then, a.engines)
+	}
+	if opt := a.opt.Slow; opt != nil {
+		if a.slow, err = slow.Open(ctx, a.services, *opt, waits); err != nil {
+			return err
+		}
+		a.handlers[bpf.EventInvocation] = handler{a.slow.Handle, nil}
+		a.sources.then = append(a.sources.then, a.slow)
+	}
+	if a.opt.counted() {
+		a.sources.first = append(a.sources.first, cputime.Open(a.services))
+		a.handlers[bpf.EventThreadEnd] = handler{cputime.Handle, nil}
+	}
+	hot := a.sources.needHot()
+	return a.owner.Do(func(s *fold.State) { s.Hot = hot })
 }

@@ -27,6 +27,70 @@ type Window struct {
 	later  bool // it follows another window without a gap
 }
 
+// Open begins a window over these processes, nil for all.
+func (a *Agent) Open(pids []int) *Window {
+	var chosen map[int]bool
+	if len(pids) > 0 {
+		chosen = map[int]bool{}
+		for _, pid := range pids {
+			chosen[pid] = true
+		}
+	}
+	w := newWindow(a, chosen)
+	snapshot := a.snapshot()
+	a.owner.Do(func(s *fold.State) {
+		w.before = snapshot(s)
+		for one := range implementing[source.Opener](&a.sources) {
+			one.Opened(s, w.open)
+		}
+		w.start, w.open.Began = time.Now(), monotonic()
+		s.Open(w.open)
+	})
+	return w
+}
+
+// Follow hands one window after the other to observe, each of that length, until ctx ends. Every
+// sample is in exactly one of them. The last one, which ends with ctx, is shorter; it is dropped if
+// it has less than a tenth of the length. If observe panics, that is counted and logged, and costs
+// that window: what is in it comes from processes.
+func (a *Agent) Follow(ctx context.Context, length time.Duration, observe func(*profile.Profile)) error {
+	tick := time.NewTicker(length)
+	defer tick.Stop()
+	w := a.Open(nil)
+	defer func() { a.drop(w) }()
+	for {
+		select {
+		case <-ctx.Done():
+			p, err := w.Close(context.WithoutCancel(ctx))
+			if err != nil {
+				return fmt.Errorf("close the last window: %w", err)
+			}
+			if p.Duration >= length/10 {
+				a.services.Resolver.Keep(guest.StageObserve, func() { observe(p) })
+			}
+			return nil
+		case <-tick.C:
+		}
+		next, p, err := w.Next(context.WithoutCancel(ctx))
+		if err != nil {
+			return fmt.Errorf("close window: %w", err)
+		}
+		w = next
+		a.services.Resolver.Keep(guest.StageObserve, func() { observe(p) })
+	}
+}
+
+// Collect opens a window, closes it after d or when ctx ends, and returns what it holds.
+func (a *Agent) Collect(ctx context.Context, d time.Duration, pids []int) (*profile.Profile, error) {
+	a.sources.expect(d)
+	w := a.Open(pids)
+	select {
+	case <-time.After(d):
+	case <-ctx.Done():
+	}
+	return w.Close(context.WithoutCancel(ctx))
+}
+
 func newWindow(a *Agent, pids map[int]bool) *Window {
 	open := fold.NewWindow(pids)
 	open.Waits = a.opt.Events.Waits()
