@@ -58,7 +58,7 @@ func (s *scrapes) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // answer returns the next answer in the format that a request is for, and makes it if nobody else
 // does.
 func (s *scrapes) answer(r *http.Request) *scrape {
-	f := scrapeFormat{expfmt.NegotiateIncludingOpenMetrics(r.Header),
+	f := scrapeFormat{expfmt.NegotiateAccept(r.Header, expfmt.DefaultOpenMetricsAcceptedFormats()...),
 		strings.Contains(strings.Join(r.Header.Values("Accept-Encoding"), ","), "gzip")}
 	s.mu.Lock()
 	answer := s.next[f]
