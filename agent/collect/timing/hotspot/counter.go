@@ -7,7 +7,6 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/collect/budget"
@@ -87,7 +86,6 @@ type counted struct {
 	used    time.Duration // CPU time of the process at the last slice
 	setting time.Duration // what the last slice cost beside its hits
 	begun   time.Duration // CLOCK_MONOTONIC: of the last slice
-	due     time.Duration // CLOCK_MONOTONIC: of the next search
 	threads threadList
 	found   bool // code of the method was found
 	rested  bool // there was no budget since the last slice
@@ -387,27 +385,17 @@ func entries(list []vmruntime.Compilation) (addresses []uint64) {
 
 // search looks for code of the method from time to time.
 func (g *counted) search() error {
-	now := proc.Monotonic()
-	if now < g.due {
+	searched, notes, _, err := g.process.searchDue("counted")
+	if !searched {
 		return nil
 	}
-	err := g.process.search()
-	after := proc.Monotonic()
-	g.due = after + searchPause(after-now)
-	notes := g.process.notes()
 	if list, err := g.process.current(); err == nil && len(list) > watch.MaxAddresses {
 		notes = append(notes, fmt.Sprintf("process %d: there are %d copies of %s, of several class loaders; calls of "+
 			"%d of them are not counted", g.process.PID, len(list), g.process.method, len(list)-watch.MaxAddresses))
-	}
-	for i := range notes {
-		notes[i] = strings.ReplaceAll(notes[i], "not timed", "not counted")
 	}
 	instead := g.process.everywhere()
 	g.mu.Lock()
 	g.notes, g.instead = notes, instead
 	g.mu.Unlock()
-	if ambiguous := (*AmbiguousError)(nil); errors.As(err, &ambiguous) {
-		return err
-	}
-	return nil // the VM moves its code while it is read: the next search may succeed
+	return err
 }

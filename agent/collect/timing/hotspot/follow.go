@@ -8,7 +8,6 @@ import (
 	"maps"
 	"runtime"
 	"slices"
-	"strings"
 	"sync/atomic"
 	"time"
 
@@ -51,7 +50,6 @@ type followed struct {
 	code     []uint64         // what they stand on
 	now, old *returning       // the code that calls enter, and what they entered before
 	version  uint32           // version of the breakpoints
-	due      time.Duration    // CLOCK_MONOTONIC: of the next search
 
 	used, begun time.Duration // CPU time of the process, and CLOCK_MONOTONIC, at the last look
 	credit      time.Duration // unused budget
@@ -265,16 +263,9 @@ func (g *followed) step() error {
 
 // search looks for code of the method from time to time.
 func (g *followed) search() error {
-	now := proc.Monotonic()
-	if now < g.due {
+	searched, notes, _, err := g.process.searchDue("followed")
+	if !searched {
 		return nil
-	}
-	err := g.process.search()
-	after := proc.Monotonic()
-	g.due = after + searchPause(after-now)
-	notes := g.process.notes()
-	for i := range notes {
-		notes[i] = strings.ReplaceAll(notes[i], "not timed", "not followed")
 	}
 	if n := g.now; n != nil && len(n.returns) > bpf.FollowedAddresses-1 {
 		notes = append(notes, fmt.Sprintf("process %d: %s of %s has %d return instructions, of which %d are watched",
@@ -293,10 +284,7 @@ func (g *followed) search() error {
 	if g.now != nil {
 		g.learn() // This adds versions that are entered in loops.
 	}
-	if ambiguous := (*AmbiguousError)(nil); errors.As(err, &ambiguous) {
-		return err
-	}
-	return nil // the VM moves its code while it is read: the next search may succeed
+	return err
 }
 
 // stand has the breakpoints on the code that calls enter now, and on what is left of the one

@@ -45,7 +45,6 @@ type guest struct {
 	turn       int
 	looked     time.Duration // windows of loops that stood so far
 	waited     time.Duration // windows of invocations: no more than the former, if there are loops
-	searched   time.Duration // CLOCK_MONOTONIC: when the next search is due
 	windowCost time.Duration // average cost of recent windows
 	last       string        // error that was logged
 }
@@ -147,21 +146,17 @@ func (g *guest) step(ctx context.Context) (<-chan time.Time, error) {
 
 // search looks for code of the method from time to time.
 func (g *guest) search() error {
-	now := proc.Monotonic()
-	if now < g.searched {
+	searched, notes, failed, err := g.process.searchDue("timed")
+	if !searched {
 		return nil
 	}
-	err := g.process.search()
-	after := proc.Monotonic()
-	g.searched = after + searchPause(after-now)
-	notes := g.process.notes()
 	g.engine.mu.Lock()
 	g.notes = notes
 	g.engine.mu.Unlock()
-	if ambiguous := (*AmbiguousError)(nil); errors.As(err, &ambiguous) {
+	if err != nil {
 		return err
 	}
-	g.report(err) // the VM moves its code while it is read: the next search may succeed
+	g.report(failed)
 	return nil
 }
 

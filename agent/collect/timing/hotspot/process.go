@@ -46,6 +46,7 @@ type process struct {
 	inside   []container             // those whose code has copies now
 	copied   map[uint64]bool         // methods of which C2's code has copies
 	forms    map[string]bool         // signatures with which the name was seen
+	due      time.Duration           // CLOCK_MONOTONIC: of the next search
 }
 
 // A Method is a name as users write it: java.util.HashMap.get, with a signature if there are
@@ -536,7 +537,7 @@ func (p *process) version(c *vmruntime.Compilation) timing.Version {
 }
 
 // notes are what a reader of timings must know about what they do not contain.
-func (p *process) notes() (notes []string) {
+func (p *process) notes(done string) (notes []string) {
 	const shown = 5
 	if len(p.inlined) > 0 {
 		names := slices.Sorted(maps.Keys(p.inlined))
@@ -544,8 +545,8 @@ func (p *process) notes() (notes []string) {
 		if n := len(names) - shown; n > 0 {
 			names, more = names[:shown], fmt.Sprintf(" and %d more", n)
 		}
-		note := fmt.Sprintf("process %d: %s is inlined into %s%s; calls there have no entry and are not timed", p.PID,
-			p.method, strings.Join(names, ", "), more)
+		note := fmt.Sprintf("process %d: %s is inlined into %s%s; calls there have no entry and are not %s", p.PID,
+			p.method, strings.Join(names, ", "), more, done)
 		if e := (*InlinedError)(nil); errors.As(p.everywhere(), &e) && len(e.Callers) > 0 {
 			note += "; the nearest caller with compiled code of its own is " + e.Callers[0]
 		}
@@ -553,7 +554,7 @@ func (p *process) notes() (notes []string) {
 	}
 	if len(p.osr) > 0 {
 		notes = append(notes, fmt.Sprintf("process %d: %s has %d OSR versions, which are entered in the middle of a "+
-			"loop: invocations are not timed there", p.PID, p.method, len(p.osr)))
+			"loop: invocations are not %s there", p.PID, p.method, len(p.osr), done))
 	}
 	if len(p.methods) == 0 {
 		notes = append(notes, fmt.Sprintf("process %d: no compiled code of %s was found: it is interpreted, inlined "+
@@ -564,6 +565,23 @@ func (p *process) notes() (notes []string) {
 
 // searchPause is how long to wait between searches that take so long.
 func searchPause(took time.Duration) time.Duration { return max(time.Second, 100*took) }
+
+// searchDue searches if it is time to. notes are sentences about invocations that are not done so,
+// such as timed. An error says that to go on is of no use: others are of this moment, as the VM moves
+// its code while it is read, and failed is why the search failed.
+func (p *process) searchDue(done string) (searched bool, notes []string, failed, err error) {
+	now := proc.Monotonic()
+	if now < p.due {
+		return false, nil, nil, nil
+	}
+	failed = p.search()
+	after := proc.Monotonic()
+	p.due = after + searchPause(after-now)
+	if ambiguous := (*AmbiguousError)(nil); errors.As(failed, &ambiguous) {
+		err = failed
+	}
+	return true, p.notes(done), failed, err
+}
 
 // Graph is a method's control flow as package place takes it. Its frequencies are those of the time
 // in which the VM counted, before C2's code took over: as of warm-up.
