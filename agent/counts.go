@@ -27,9 +27,9 @@ func (a *Agent) snapshot() func(*fold.State) source.Snapshot {
 		if err != nil {
 			a.services.Log.Error("cannot read the kernel side's counters", "err", err)
 		}
-		snapshot := source.Snapshot{Kernel: c, Counts: s.Counts.Clone(), Of: map[source.Source]any{}}
+		snapshot := source.Snapshot{Kernel: c, Counts: s.Counts.Clone(), BySource: map[source.Source]any{}}
 		for one, count := range of {
-			snapshot.Of[one] = count(s)
+			snapshot.BySource[one] = count(s)
 		}
 		return snapshot
 	}

@@ -106,7 +106,7 @@ func (t *ticks) adjust() error {
 func (t *ticks) paceOf(w *source.Closed) (mean time.Duration, note string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	mean, longest := t.pace.Of(w.Began, w.Ended)
+	mean, longest := t.pace.Periods(w.Began, w.Ended)
 	if base := t.agent.period(); longest > base {
 		note = fmt.Sprintf("samples were up to %.1f ms apart instead of %.1f ms: they would have taken more than "+
 			"%.0f %% of a CPU, as stacks took long to walk",

@@ -327,7 +327,7 @@ func (a *Agent) processProfile(
 func (a *Agent) addWall(p *profile.Process, sampled []*profile.Thread) {
 	kept := p.Threads
 	p.Threads = sampled
-	united := wall.Of(p, a.period())
+	united := wall.Events(p, a.period())
 	p.Threads = kept
 	if !a.opt.Events.Kinds[profile.OffCPU] {
 		p.Events = slices.DeleteFunc(p.Events, func(e *profile.Events) bool { return e.Kind == profile.OffCPU })

@@ -57,7 +57,7 @@ func (a *fakeAllocator) forget(t *testing.T) {
 }
 
 // begin gives this thread, which the test keeps, a buffer that begins with an object of 16 bytes:
-// nothing is known of what was before, so nothing is told.
+// nothing is known of what was before, so nothing is recorded.
 func (a *fakeAllocator) begin(t *testing.T) {
 	t.Helper()
 	runtime.LockOSThread()
@@ -67,7 +67,7 @@ func (a *fakeAllocator) begin(t *testing.T) {
 	a.none(t, "the first buffer of a thread")
 }
 
-// said is what an allocation was told as: in a new buffer or out, its size, and of how many bytes.
+// said is what an allocation was recorded as: in a new buffer or out, its size, and of how many bytes.
 func said(o observed) string {
 	where := "in"
 	if o.seen.Flags&SeenOutside != 0 {
@@ -79,7 +79,7 @@ func said(o observed) string {
 func (a *fakeAllocator) said(t *testing.T) string {
 	t.Helper()
 	var all []string
-	for _, o := range a.told(t) {
+	for _, o := range a.observations(t) {
 		if o.seen.What != ObservedAllocation || o.seen.Count != 3 || o.text != "A" || o.seen.Every != 1 ||
 			len(o.User) == 0 {
 			t.Errorf("%+v of a %q with %d frames", o.seen, o.text, len(o.User))
@@ -126,7 +126,7 @@ func TestKernelBufferEnds(t *testing.T) {
 			a.allocate(o.size, o.outside)
 		}
 		if got := a.said(t); got != test.want {
-			t.Errorf("%s: told %q, want %q", test.name, got, test.want)
+			t.Errorf("%s: recorded %q, want %q", test.name, got, test.want)
 		}
 	}
 }
@@ -141,7 +141,7 @@ func TestProbeLargestBuffered(t *testing.T) {
 	a.allocate(8192, true)
 	a.allocate(24, false)
 	if got, want := a.said(t), fmt.Sprintf("out 8200 of 8200, out 8192 of %d", 16+room(16)); got != want {
-		t.Errorf("told %q, want %q", got, want)
+		t.Errorf("recorded %q, want %q", got, want)
 	}
 }
 
@@ -166,7 +166,7 @@ func TestProbeBufferEndsByThread(t *testing.T) {
 	want := fmt.Sprintf("out 5000 of %d, in 32 of %d, out 6000 of %d, in 48 of %d", 16+room(16), 24+room(24), 32+
 		room(32), 5000+24+room(24))
 	if got := a.said(t); got != want {
-		t.Errorf("told %q, want %q", got, want)
+		t.Errorf("recorded %q, want %q", got, want)
 	}
 }
 
@@ -213,14 +213,14 @@ func TestProbeBufferTaken(t *testing.T) {
 					5000+40+room(40))
 			}
 			if got := a.said(t); got != want {
-				t.Errorf("told %q, want %q", got, want)
+				t.Errorf("recorded %q, want %q", got, want)
 			}
 		})
 	}
 }
 
-// What is not told is not forgotten.
-func TestProbeBufferEndsUntold(t *testing.T) {
+// What is not recorded is not forgotten.
+func TestProbeBufferEndsUnrecorded(t *testing.T) {
 	a := newFakeAllocator(t)
 	a.begin(t)
 	a.rate(t, a.beside, 0)
@@ -228,7 +228,7 @@ func TestProbeBufferEndsUntold(t *testing.T) {
 	a.allocate(24, false)
 	a.allocate(32, false)
 	if got, want := a.said(t), fmt.Sprintf("in 32 of %d", 5000+24+room(24)); got != want {
-		t.Errorf("told %q, want %q", got, want)
+		t.Errorf("recorded %q, want %q", got, want)
 	}
 }
 
@@ -260,7 +260,7 @@ func TestProbeBufferGivenUp(t *testing.T) {
 		a.allocate(24, false)
 		a.allocate(32, false)
 		if got := a.said(t); got != test.want {
-			t.Errorf("%s: told %q, want %q", test.name, got, test.want)
+			t.Errorf("%s: recorded %q, want %q", test.name, got, test.want)
 		}
 	}
 	a.forget(t)
@@ -268,17 +268,17 @@ func TestProbeBufferGivenUp(t *testing.T) {
 	a.allocate(24, false)
 	a.allocate(32, false)
 	if got, want := a.said(t), fmt.Sprintf("in 32 of %d", 4016+24+room(24)); got != want {
-		t.Errorf("a thread of which nothing is known: told %q, want %q", got, want)
+		t.Errorf("a thread of which nothing is known: recorded %q, want %q", got, want)
 	}
 	a.heap.TlabEnd = a.heap.TlabStart
 	a.layout(t, a.heap.HotspotHeap)
 	a.allocate(5000, true)
 	if got, want := a.said(t), "out 5000 of 5000"; got != want {
-		t.Errorf("a VM without buffers: told %q, want %q", got, want)
+		t.Errorf("a VM without buffers: recorded %q, want %q", got, want)
 	}
 }
 
-// Processes that were not chosen are neither counted nor told.
+// Processes that were not chosen are neither counted nor recorded.
 func TestProbeAllocationsOfOthers(t *testing.T) {
 	a := newFakeAllocator(t)
 	var pid uint32

@@ -106,7 +106,7 @@ func TestProbeAllocationWeights(t *testing.T) {
 				bySize[o.size] = &sums{}
 			}
 			gather := func() {
-				for _, o := range a.told(t) {
+				for _, o := range a.observations(t) {
 					weight := float64(o.seen.Values[1]) * float64(o.seen.Every)
 					n := bySize[o.seen.Values[0]]
 					n.estimated += weight

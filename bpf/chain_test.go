@@ -39,7 +39,7 @@ const (
 	linked
 )
 
-func (c *chained) request() WalkTestRequest { return c.th.on(c.s.request()) }
+func (c *chained) request() WalkTestRequest { return c.th.addTo(c.s.request()) }
 
 // expect checks what became of a context of c.s.
 func (c *chained) expect(why string, got taken, want outcome) {
@@ -333,7 +333,7 @@ func TestKernelLinkWithoutDepth(t *testing.T) {
 	c.s.interpreted(m, 7).interpreted(m, 8).interpreted(m, 9)
 	th := c.vm.newThread(c.s.mem.base) // its stack ends below
 	for range 3 {
-		got := c.w.take(t, th.on(c.s.request()))
+		got := c.w.take(t, th.addTo(c.s.request()))
 		compare(t, got.Sample, c.s.want(), EndRoot)
 		if got.Flags&(SampleLink|SampleDrawn) != 0 || got.Depths[0] != 0 || got.Depths[1] != 0 {
 			t.Errorf("flags %#x, depths %v", got.Flags, got.Depths)

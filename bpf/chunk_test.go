@@ -221,7 +221,7 @@ func TestKernelFreezing(t *testing.T) {
 				t.Helper()
 				walked := *s
 				walked.frames = want
-				if walked.check(t, w, th.on(s.request()), end); t.Failed() {
+				if walked.check(t, w, th.addTo(s.request()), end); t.Failed() {
 					t.Fatal(why)
 				}
 			}
@@ -323,7 +323,7 @@ func TestKernelMountedContexts(t *testing.T) {
 			samples = 1 // the link is known from then on
 		}
 		for range samples {
-			got := w.take(t, th.on(s.request()))
+			got := w.take(t, th.addTo(s.request()))
 			compare(t, got.Sample, s.want(), test.end)
 			if got.Shared != nil && got.Shared.Base != 0 {
 				t.Errorf("%+v is built on another sample", test.opts)

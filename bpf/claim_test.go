@@ -74,8 +74,8 @@ func TestKernelObservationBusy(t *testing.T) {
 		}
 	}
 	all()
-	if n := len(q.told(t)); n != 4 {
-		t.Errorf("%d were told with the CPU's memory in use, want 4", n)
+	if n := len(q.observations(t)); n != 4 {
+		t.Errorf("%d were recorded with the CPU's memory in use, want 4", n)
 	}
 	claimAll(1)
 	all()
@@ -86,8 +86,8 @@ func TestKernelObservationBusy(t *testing.T) {
 	q.claim(t, cpu, 0)
 	claimAll(0)
 	all()
-	if n := len(q.told(t)); n != 4 {
-		t.Errorf("%d were told when memory was free again, want 4", n)
+	if n := len(q.observations(t)); n != 4 {
+		t.Errorf("%d were recorded when memory was free again, want 4", n)
 	}
 	q.balanced(t)
 }
@@ -129,7 +129,7 @@ func TestKernelObservationsPreempted(t *testing.T) {
 		t.Errorf("%d delivered, %d and %d dropped, of %d", delivered, full, busy, threads*hits)
 	}
 	var last [threads]uint64
-	for _, o := range q.told(t) {
+	for _, o := range q.observations(t) {
 		at, ok := owner.Load(o.Tid)
 		if !ok {
 			t.Fatalf("a record of thread %d", o.Tid)
@@ -188,7 +188,7 @@ func TestKernelValuesPreempted(t *testing.T) {
 		t.Errorf("%d delivered, %d and %d dropped, of %d", delivered, full, busy, threads*hits)
 	}
 	var next [threads]uint64
-	for _, o := range q.told(t) {
+	for _, o := range q.observations(t) {
 		at, ok := owner.Load(o.Tid)
 		if !ok {
 			t.Fatalf("a record of thread %d", o.Tid)

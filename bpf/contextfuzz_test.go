@@ -69,7 +69,7 @@ func FuzzKernelContext(f *testing.F) {
 				t.Fatalf("flags %#x, of a walk %#x", got.Flags, want.Flags)
 			}
 		}
-		req := tg.thread.on(tg.request())
+		req := tg.thread.addTo(tg.request())
 		take(req, true)
 		take(req, true)
 		spoilt := req

@@ -52,7 +52,7 @@ func TestKernelFreezingDeep(t *testing.T) {
 		w.attach(t, vm)
 		th.enter(inJava, s.here())
 		s.native(libjvm)
-		req := th.on(s.request())
+		req := th.addTo(s.request())
 		if test.end == EndRoot {
 			s.checkWhole(t, w, req, test.end)
 			continue

@@ -90,7 +90,7 @@ func TestKernelDepthOfJavaThread(t *testing.T) {
 				w.attach(t, vm)
 				s.entry(anchor{})
 				c.build(s)
-				s.checkChained(t, w, th.on(s.request()), base, EndRoot)
+				s.checkChained(t, w, th.addTo(s.request()), base, EndRoot)
 			})
 		}
 	})
@@ -118,7 +118,7 @@ func TestKernelDepthOfNativeOverJava(t *testing.T) {
 		w.attach(t, vm)
 		nativeOverJava(s, th, func(test string, end WalkEnd, _ uint8) {
 			t.Helper()
-			if s.checkChained(t, w, th.on(s.request()), s.mem.end(), end); t.Failed() {
+			if s.checkChained(t, w, th.addTo(s.request()), s.mem.end(), end); t.Failed() {
 				t.Fatal(test)
 			}
 		})

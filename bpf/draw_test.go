@@ -56,20 +56,20 @@ func TestProbeDrawsOfPeriods(t *testing.T) {
 				}
 				probe.hit(arguments{0, 0, size})
 			}
-			told := q.told(t)
-			if len(told) != blocks {
-				t.Fatalf("%d of %d hits were told, want one in %d", len(told), every*blocks, every)
+			recorded := q.observations(t)
+			if len(recorded) != blocks {
+				t.Fatalf("%d of %d hits were recorded, want one in %d", len(recorded), every*blocks, every)
 			}
 			marked := 0
-			for _, o := range told {
+			for _, o := range recorded {
 				if o.seen.Values[0] == 2 {
 					marked++
 				}
 			}
 			least, most := binomialBounds(blocks, 1/float64(test.period), chance)
-			t.Logf("%d of %d told hits are marked ones; %d to %d are likely", marked, blocks, least, most)
+			t.Logf("%d of %d recorded hits are marked ones; %d to %d are likely", marked, blocks, least, most)
 			if marked < least || marked > most {
-				t.Errorf("%d of %d told hits are marked ones, want %d to %d", marked, blocks, least, most)
+				t.Errorf("%d of %d recorded hits are marked ones, want %d to %d", marked, blocks, least, most)
 			}
 		})
 	}
@@ -89,7 +89,7 @@ func TestProbeDrawsDiffer(t *testing.T) {
 				probe.hit(arguments{0, 0, i + 1})
 			}
 		})
-		for i, o := range q.told(t) {
+		for i, o := range q.observations(t) {
 			sizes[i] = o.seen.Values[0]
 		}
 		return sizes

@@ -60,7 +60,7 @@ func TestKernelFaults(t *testing.T) {
 	}
 	touch(1)
 	var touched []uint64
-	for _, o := range q.told(t) {
+	for _, o := range q.observations(t) {
 		if o.seen.What != ObservedFault || o.seen.Count != 2 || o.seen.Probe != ProbeFault ||
 			o.Tid != uint32(unix.Gettid()) {
 			t.Errorf("%+v of thread %d", o.seen, o.Tid)

@@ -209,12 +209,12 @@ func TestKernelReferences(t *testing.T) {
 				h.mem.put64(monitor+16, cell)
 			}
 			q.layout(t, h.HotspotHeap)
-			seen := q.told(t)
+			seen := q.observations(t)
 			// a hit that finds the CPU's memory in use is dropped
 			for tries := 0; len(seen) == 0 && tries < 3; tries++ {
 				enter.hit(arguments{monitor})
 				entered.hit(arguments{})
-				seen = q.told(t)
+				seen = q.observations(t)
 			}
 			want, name := object, "Lock"
 			if !test.want {

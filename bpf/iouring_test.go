@@ -228,7 +228,7 @@ func TestKernelIOWorkerFaults(t *testing.T) {
 	ring.read(t, [][]byte{mem})
 	low := addressOf(mem)
 	faults := 0
-	for _, o := range q.told(t) {
+	for _, o := range q.observations(t) {
 		if address := o.seen.Values[0]; address < low || address >= low+size || !isIOWorker(&o.Sample) {
 			continue
 		}

@@ -48,7 +48,7 @@ func TestKernelThreadByID(t *testing.T) {
 	find := func(want uint64, why string) {
 		t.Helper()
 		for range 2 { // once from the table, once from the cache
-			ret, out := w.run(t, w.Thread, th.on(WalkTestRequest{Pid: vm.pid(), Thread: register}))
+			ret, out := w.run(t, w.Thread, th.addTo(WalkTestRequest{Pid: vm.pid(), Thread: register}))
 			if want == 0 && ret != 1 || want != 0 && (ret != 0 || out.JavaThread != want || out.StackBase != 0x7000) {
 				t.Errorf("%s: returned %d, thread %#x, stack base %#x; want %#x", why, ret, out.JavaThread,
 					out.StackBase, want)
@@ -115,7 +115,7 @@ func TestKernelThreadByIDOfOtherClass(t *testing.T) {
 	w.attach(t, vm)
 	w.know(t, th, th.born)
 	vm.meta.put64(th.javaThread, fakeVtable+0x100)
-	if ret, out := w.run(t, w.Thread, th.on(WalkTestRequest{Pid: vm.pid(), Thread: th.javaThread})); ret != 1 {
+	if ret, out := w.run(t, w.Thread, th.addTo(WalkTestRequest{Pid: vm.pid(), Thread: th.javaThread})); ret != 1 {
 		t.Errorf("returned %d, thread %#x; want none", ret, out.JavaThread)
 	}
 }
@@ -134,9 +134,9 @@ func TestKernelCallersByID(t *testing.T) {
 	th.enter(inNative, s.here())
 	s.called(libc).seen(native(libc)) // no frame pointers
 
-	compare(t, w.walk(t, th.on(s.request())), s.want()[:1], EndPointer)
-	compare(t, w.walk(t, th.on(inJava)), want, EndRoot)
-	got := w.walk(t, th.on(s.request()))
+	compare(t, w.walk(t, th.addTo(s.request())), s.want()[:1], EndPointer)
+	compare(t, w.walk(t, th.addTo(inJava)), want, EndRoot)
+	got := w.walk(t, th.addTo(s.request()))
 	compare(t, got, s.want(), EndRoot)
 	if got.Flags != SampleAttached|SampleJavaThread|SampleJavaFrames {
 		t.Errorf("flags %#x", got.Flags)
@@ -161,7 +161,7 @@ func TestKernelThreadsFull(t *testing.T) {
 		}
 	}
 	before := w.counter(t, ThreadsRefused)
-	ret, out := w.run(t, w.Thread, th.on(WalkTestRequest{Pid: vm.pid(), Thread: th.javaThread}))
+	ret, out := w.run(t, w.Thread, th.addTo(WalkTestRequest{Pid: vm.pid(), Thread: th.javaThread}))
 	if ret != 0 || out.JavaThread != th.javaThread {
 		t.Errorf("returned %d, thread %#x", ret, out.JavaThread)
 	}

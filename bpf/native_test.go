@@ -220,7 +220,7 @@ func TestKernelNativeToJava(t *testing.T) {
 		w.attach(t, vm)
 		nativeOverJava(s, th, func(test string, end WalkEnd, flags uint8) {
 			t.Helper()
-			got := s.check(t, w, th.on(s.request()), end)
+			got := s.check(t, w, th.addTo(s.request()), end)
 			if got.Flags != flags {
 				t.Errorf("flags %#x, want %#x", got.Flags, flags)
 			}

@@ -47,7 +47,7 @@ func onCPU(t *testing.T, cpu int, f func()) {
 	}
 }
 
-// Every CPU counts for itself: of each block of hits one is told, of a block that has begun perhaps
+// Every CPU counts for itself: of each block of hits one is recorded, of a block that has begun perhaps
 // one.
 func TestProbeToldOnEachCPU(t *testing.T) {
 	q := newProber(t, Options{})
@@ -65,19 +65,19 @@ func TestProbeToldOnEachCPU(t *testing.T) {
 			if err := q.p.ProbeCounts.Lookup(probe.cookie, &counts); err != nil {
 				t.Fatal(err)
 			}
-			told := uint32(0)
-			for _, o := range q.told(t) {
+			recorded := uint32(0)
+			for _, o := range q.observations(t) {
 				if o.seen.Every != test.every || o.seen.Probe != probe.cookie || int(o.CPU) != cpu {
 					t.Errorf("CPU %d: %+v on CPU %d", cpu, o.seen, o.CPU)
 				}
-				told++
+				recorded++
 			}
-			if told < test.least || told > test.most {
-				t.Errorf("one in %d, CPU %d: %d of %d were told, want %d to %d", test.every, cpu, told, hits,
+			if recorded < test.least || recorded > test.most {
+				t.Errorf("one in %d, CPU %d: %d of %d were recorded, want %d to %d", test.every, cpu, recorded, hits,
 					test.least, test.most)
 			}
-			if n := counts[cpu]; n.Hits != hits || n.Told != uint64(told) {
-				t.Errorf("one in %d, CPU %d: counted %+v, want %d and %d", test.every, cpu, n, hits, told)
+			if n := counts[cpu]; n.Hits != hits || n.Told != uint64(recorded) {
+				t.Errorf("one in %d, CPU %d: counted %+v, want %d and %d", test.every, cpu, n, hits, recorded)
 			}
 		}
 	}
@@ -105,18 +105,18 @@ func TestProbeToldAtOnce(t *testing.T) {
 	if err := q.p.ProbeCounts.Lookup(probe.cookie, &counts); err != nil {
 		t.Fatal(err)
 	}
-	var hits, told uint64
+	var hits, recorded uint64
 	for cpu, n := range counts {
 		if blocks := n.Hits / 97; n.Told != blocks && n.Told != blocks+1 {
-			t.Errorf("CPU %d: %d of %d hits were told, want %d or one more", cpu, n.Told, n.Hits, blocks)
+			t.Errorf("CPU %d: %d of %d hits were recorded, want %d or one more", cpu, n.Told, n.Hits, blocks)
 		}
-		hits, told = hits+n.Hits, told+n.Told
+		hits, recorded = hits+n.Hits, recorded+n.Told
 	}
 	delivered, _, busy := q.balanced(t)
-	if hits != threads*each || told != delivered+busy {
-		t.Errorf("%d hits, %d told, %d delivered and %d busy; want %d hits", hits, told, delivered, busy, threads*each)
+	if hits != threads*each || recorded != delivered+busy {
+		t.Errorf("%d hits, %d recorded, %d delivered and %d busy; want %d hits", hits, recorded, delivered, busy, threads*each)
 	}
-	if n := uint64(len(q.told(t))); n != delivered {
+	if n := uint64(len(q.observations(t))); n != delivered {
 		t.Errorf("%d records, %d delivered", n, delivered)
 	}
 }
@@ -136,7 +136,7 @@ func TestKernelObservationsRingFull(t *testing.T) {
 	if delivered == 0 || full == 0 || busy != 0 || delivered+full != hits {
 		t.Errorf("delivered %d, dropped %d and %d, of %d", delivered, full, busy, hits)
 	}
-	if n := uint64(len(q.told(t))); n != delivered {
+	if n := uint64(len(q.observations(t))); n != delivered {
 		t.Errorf("%d records, %d delivered", n, delivered)
 	}
 	probe.hit(allocated(klass, h.mem.base))

@@ -75,7 +75,7 @@ func (p *partial) compiled(b *blob, offs ...uint64) {
 // ret returns from n calls.
 func (p *partial) ret(n int) { p.levels = p.levels[:len(p.levels)-n] }
 
-func (p *partial) request() WalkTestRequest { return p.th.on(p.top().request()) }
+func (p *partial) request() WalkTestRequest { return p.th.addTo(p.top().request()) }
 
 // take checks how much of the stack is shared: want frames of it, those that were the outermost of
 // the last sample's.

@@ -31,7 +31,7 @@ func newFakePauser(t *testing.T) *fakePauser {
 	return p
 }
 
-// tell has a probe hit that is told a name.
+// tell hits a probe with a name as its argument.
 func tell(p *probe, name string) {
 	p.hit(arguments{uint64(uintptr(unsafe.Pointer(unsafe.StringData(name)))), uint64(len(name))})
 }
@@ -215,13 +215,13 @@ func TestProbePauseDisorder(t *testing.T) {
 	}
 }
 
-// A pause ends for the samples although it is not told, and where there is no VM there are none.
-func TestProbePauseUntold(t *testing.T) {
+// A pause ends for the samples although it is not recorded, and where there is no VM there are none.
+func TestProbePauseUnrecorded(t *testing.T) {
 	p := newFakePauser(t)
 	p.rate(t, p.end, 0)
 	p.begin.hit(arguments{})
 	p.end.hit(arguments{})
-	p.none(t, "not to be told")
+	p.none(t, "not to be recorded")
 	if e := p.epochs(t); e.Stops != 1 || e.Stopped != 0 {
 		t.Errorf("%d stops, stopped %d; want 1, 0", e.Stops, e.Stopped)
 	}

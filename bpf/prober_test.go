@@ -11,7 +11,7 @@ import (
 )
 
 // A prober has programs of probes attached to functions of this process, which plays a VM: what the
-// VM is, and what its objects look like, the kernel side is told under this process's id.
+// VM is, and what its objects look like, is registered in the kernel under this process's id.
 type prober struct {
 	*probing
 	file *probedFile
@@ -59,7 +59,7 @@ type probe struct {
 	hit    func(arguments)
 }
 
-// attach attaches a program under a cookie of its own. One in every hits is told.
+// attach attaches a program under a cookie of its own. One in every hits is recorded.
 func (q *prober) attach(t *testing.T, prog *ebpf.Program, every uint32) *probe {
 	t.Helper()
 	q.cookies++
@@ -91,8 +91,8 @@ type observed struct {
 	text string
 }
 
-// told is what was observed since the last call.
-func (q *prober) told(t *testing.T) (all []observed) {
+// observations are those made since the last call.
+func (q *prober) observations(t *testing.T) (all []observed) {
 	t.Helper()
 	drain(t, q.o, func(raw []byte) {
 		var o observed
@@ -111,7 +111,7 @@ func (q *prober) told(t *testing.T) (all []observed) {
 // one is the only observation since the last call.
 func (q *prober) one(t *testing.T) observed {
 	t.Helper()
-	all := q.told(t)
+	all := q.observations(t)
 	if len(all) != 1 {
 		t.Fatalf("%d observations, want one", len(all))
 	}
@@ -121,7 +121,7 @@ func (q *prober) one(t *testing.T) observed {
 // none fails the test if there was an observation since the last call.
 func (q *prober) none(t *testing.T, why string) {
 	t.Helper()
-	if all := q.told(t); len(all) != 0 {
+	if all := q.observations(t); len(all) != 0 {
 		t.Errorf("%s: %d observations, the first %+v", why, len(all), all[0].seen)
 	}
 }

@@ -102,7 +102,7 @@ func TestKernelThawing(t *testing.T) {
 				if c.end == EndThaw {
 					s.innermost(2)
 				}
-				s.check(t, w, s.th.on(s.request()), c.end)
+				s.check(t, w, s.th.addTo(s.request()), c.end)
 			})
 		}
 	})

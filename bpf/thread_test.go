@@ -53,8 +53,8 @@ func (th *fakeThread) enter(state uint32, a anchor) {
 	th.vm.putAnchor(th.vm.meta, th.javaThread+uint64(th.vm.ThreadAnchor), a)
 }
 
-// on adds the thread to a request.
-func (th *fakeThread) on(r WalkTestRequest) WalkTestRequest {
+// addTo adds the thread to a request.
+func (th *fakeThread) addTo(r WalkTestRequest) WalkTestRequest {
 	r.Fsbase, r.Born, r.Tid, r.OwnTid = th.fsbase, th.born, th.tid, th.ownTID
 	return r
 }
@@ -69,7 +69,7 @@ func TestKernelThread(t *testing.T) {
 	find := func(want uint64, why string) {
 		t.Helper()
 		for range 2 { // once from the guest, once from the cache
-			ret, out := w.run(t, w.Thread, th.on(WalkTestRequest{Pid: vm.pid()}))
+			ret, out := w.run(t, w.Thread, th.addTo(WalkTestRequest{Pid: vm.pid()}))
 			if want == 0 {
 				if ret != 1 {
 					t.Errorf("%s: returned %d, thread %#x; want none", why, ret, out.JavaThread)
@@ -119,14 +119,14 @@ func TestKernelThreadOfOtherClass(t *testing.T) {
 	th := vm.newThread(0)
 	w.attach(t, vm)
 	vm.meta.put64(th.javaThread, fakeVtable+0x100)
-	if ret, _ := w.run(t, w.Thread, th.on(WalkTestRequest{Pid: vm.pid()})); ret != 1 {
+	if ret, _ := w.run(t, w.Thread, th.addTo(WalkTestRequest{Pid: vm.pid()})); ret != 1 {
 		t.Errorf("returned %d, want none", ret)
 	}
 	s := vm.newStack(t, 8<<10)
 	s.sp, s.bp, s.pc, s.frames = s.mem.end()-1024, 0, libc, nil
 	s.native(libjvm).native(libjvm + 0x100)
 	s.frames = append([]placedFrame{{native(libc), 0}}, s.frames...)
-	if got := s.check(t, w, th.on(s.request()), EndRoot); got.Flags != SampleAttached {
+	if got := s.check(t, w, th.addTo(s.request()), EndRoot); got.Flags != SampleAttached {
 		t.Errorf("flags %#x, want %#x", got.Flags, SampleAttached)
 	}
 }

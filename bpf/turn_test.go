@@ -19,7 +19,7 @@ func TestKernelBufferAfterTurn(t *testing.T) {
 			if outside {
 				a.allocate(5000, true)
 			}
-			a.told(t)
+			a.observations(t)
 			for _, p := range []*probe{a.inBuffer, a.beside} {
 				a.turn(t, p, 1)
 			}

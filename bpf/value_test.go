@@ -71,9 +71,9 @@ func (w *watcher) ask(t *testing.T, every uint32, values ...ProbedValue) {
 	}
 }
 
-// told is what the last executions told, one string for each: values in their order, ? for one that
+// values are what the last executions recorded, one string for each: values in their order, ? for one that
 // could not be read, and ~ behind a text that was cut.
-func (w *watcher) told(t *testing.T, forms ...uint8) (all []string) {
+func (w *watcher) values(t *testing.T, forms ...uint8) (all []string) {
 	t.Helper()
 	drain(t, w.o, func(raw []byte) {
 		var o Observation
@@ -233,8 +233,8 @@ func TestKernelValues(t *testing.T) {
 					forms[i] = v.Form
 				}
 				fire(test.class, test.method, r9, -70000, &frame)
-				if got := w.told(t, forms...); !slices.Equal(got, []string{test.want}) {
-					t.Errorf("%s: told %q, want %q", test.name, got, test.want)
+				if got := w.values(t, forms...); !slices.Equal(got, []string{test.want}) {
+					t.Errorf("%s: recorded %q, want %q", test.name, got, test.want)
 				}
 			}
 		})
@@ -248,8 +248,8 @@ func TestProbeValueWithoutEnd(t *testing.T) {
 	copy(open, "abcd")
 	w.ask(t, 1, text(regR9, 1), sized(text(regR9, 1), ValueOperand{Kind: OperandConstant, Displacement: 4, Size: 4}))
 	fire("", "", addressOf(open), 0, new([4]uint64))
-	if got := w.told(t, ValueText, ValueText); !slices.Equal(got, []string{"? abcd"}) {
-		t.Errorf("told %q", got)
+	if got := w.values(t, ValueText, ValueText); !slices.Equal(got, []string{"? abcd"}) {
+		t.Errorf("recorded %q", got)
 	}
 }
 
@@ -279,7 +279,7 @@ func TestKernelValueNames(t *testing.T) {
 	pass := func() []string {
 		announce((*byte)(unsafe.Pointer(&klass[0])), 0, (*byte)(unsafe.Pointer(&object[0])), 0,
 			unsafe.SliceData(symbol), 0, addressOf(symbol), 0, frame)
-		return w.told(t, ValueSymbol, ValueKlass, ValueClass, ValueClass)
+		return w.values(t, ValueSymbol, ValueKlass, ValueClass, ValueClass)
 	}
 	if got := pass(); !slices.Equal(got, []string{"? ? ? ?"}) {
 		t.Errorf("without a VM: %q", got)
@@ -293,7 +293,7 @@ func TestKernelValueNames(t *testing.T) {
 	}
 	const name = "java/lang/String"
 	if got := pass(); !slices.Equal(got, []string{name + " " + name + " " + name + " ?"}) {
-		t.Errorf("told %q", got)
+		t.Errorf("recorded %q", got)
 	}
 	heap.Serial = 8 // serial of a VM that was there before
 	if err := w.p.Heaps.Put(pid, &heap); err != nil {
@@ -304,7 +304,7 @@ func TestKernelValueNames(t *testing.T) {
 	}
 }
 
-// One in 97 executions is told, of each 97 in a row, whatever was before.
+// One in 97 executions is recorded, of each 97 in a row, whatever was before.
 func TestProbeValuesEvery(t *testing.T) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -328,14 +328,14 @@ func TestProbeValuesEvery(t *testing.T) {
 		for i := range hits {
 			fire("", strings.Repeat("x", i), 0, 0, new([4]uint64))
 		}
-		got := w.told(t, ValueNumber)
+		got := w.values(t, ValueNumber)
 		if blocks := hits / max(int(every), 1); every == 0 && len(got) > 0 || every > 0 && len(got) != blocks &&
 			len(got) != blocks+1 {
-			t.Errorf("every %d: told %d of %d", every, len(got), hits)
+			t.Errorf("every %d: recorded %d of %d", every, len(got), hits)
 		}
 		for block, text := range got {
 			if i, err := strconv.Atoi(text); err != nil || i/int(every) != block {
-				t.Errorf("every %d: told %s as the %dth", every, text, block)
+				t.Errorf("every %d: recorded %s as the %dth", every, text, block)
 			}
 		}
 		var counts []ProbeCount

@@ -269,13 +269,13 @@ func (m *fakeMonitor) waits() (n uint64) {
 	return n
 }
 
-// Waits that were not to be told are not timed, and make an earlier one that was forgotten.
+// Waits that were not to be recorded are not timed, and make an earlier one that was forgotten.
 func TestProbeMonitorEvery(t *testing.T) {
 	m := newFakeMonitor(t)
 	pinned(t)
 	m.rate(t, m.enter, 3)
 	const hits = 30
-	begun, last := uint64(0), uint64(0) // waits that were to be told; whether the last one was
+	begun, last := uint64(0), uint64(0) // waits that were to be recorded; whether the last one was
 	for range hits {
 		m.enter.hit(arguments{m.monitor})
 		timed := m.waits()
@@ -284,12 +284,12 @@ func TestProbeMonitorEvery(t *testing.T) {
 		if n := m.waits(); n != 0 {
 			t.Errorf("%d waits are timed after the end", n)
 		}
-		if n := uint64(len(m.told(t))); n != timed {
-			t.Errorf("%d of %d timed waits were told", n, timed)
+		if n := uint64(len(m.observations(t))); n != timed {
+			t.Errorf("%d of %d timed waits were recorded", n, timed)
 		}
 	}
 	if begun != hits/3 {
-		t.Errorf("%d of %d waits were told, want one in 3", begun, hits)
+		t.Errorf("%d of %d waits were recorded, want one in 3", begun, hits)
 	}
 	// The ends of waits are not seen: what the next end is of is the last one.
 	for n := 0; n < 2 || last != 0; n++ {
@@ -300,7 +300,7 @@ func TestProbeMonitorEvery(t *testing.T) {
 		}
 	}
 	m.entered.hit(arguments{})
-	m.none(t, "the end of a wait that was not to be told")
+	m.none(t, "the end of a wait that was not to be recorded")
 }
 
 // A thread that ends while it waits leaves nothing in the tables of those that wait, which would be
@@ -419,7 +419,7 @@ func TestProbeMonitorTableFull(t *testing.T) {
 	m.one(t)
 }
 
-// Without a layout, a wait is told without an object.
+// Without a layout, a wait is recorded without an object.
 func TestProbeMonitorUnknown(t *testing.T) {
 	m := newFakeMonitor(t)
 	if err := m.p.Heaps.Delete(uint32(os.Getpid())); err != nil {

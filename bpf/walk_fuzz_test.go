@@ -93,7 +93,7 @@ func FuzzKernelWalk(f *testing.F) {
 		tg := targets[int(which)%len(targets)]
 		tg.Flags = tg.Flags&^known | uint32(flags)&known
 		w.attach(t, tg.fakeVM)
-		req := tg.thread.on(tg.request())
+		req := tg.thread.addTo(tg.request())
 		undo := tg.spoil(&req, changes)
 		defer undo()
 

@@ -52,7 +52,7 @@ func TestCountersAreFound(t *testing.T) {
 		output(t, "out.pb.gz"))
 	text := strings.Join(strings.Fields(got.stderr), " ") // lines are folded
 	_, err := os.Stat("/sys/bus/event_source/devices/cpu")
-	if there, told := err == nil, !strings.Contains(text, "this machine has no performance counters"); there != told {
+	if there, reported := err == nil, !strings.Contains(text, "this machine has no performance counters"); there != reported {
 		t.Errorf("the machine has counters: %v; record exits with %d and says:\n%s", there, got.code, got.stderr)
 	}
 }

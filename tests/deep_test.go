@@ -73,7 +73,7 @@ func TestDeepRecursion(t *testing.T) {
 				one.Sample = append(one.Sample, s)
 			}
 		}
-		r.check(t, stacks.Of(one))
+		r.check(t, stacks.FromProfile(one))
 	}
 }
 

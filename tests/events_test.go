@@ -119,14 +119,14 @@ func TestRecordAllocations(t *testing.T) {
 		}
 		classes := events.Weights{}
 		for _, a := range truth.Allocations {
-			check(a.Method, events.In(rows, a.Method), float64(a.Bytes))
+			check(a.Method, events.InMethod(rows, a.Method), float64(a.Bytes))
 			classes[a.Class] += float64(a.Bytes)
 		}
 		for class, of := range classes {
 			check(class, events.Where(rows, func(r events.Row) bool { return r.Class == class }), of)
 		}
 		for _, a := range truth.Allocations {
-			own := events.In(rows, a.Method)
+			own := events.InMethod(rows, a.Method)
 			if events.Count(own) < 30 {
 				continue
 			}
@@ -262,7 +262,7 @@ func recordLocks(t *testing.T, jdk jvm.JDK) {
 	// were.
 	every := 1.0
 	ofWait := func(wait events.Waited) []events.Row {
-		own := events.Where(events.In(rows, wait.Method), func(r events.Row) bool { return r.Class == wait.Class })
+		own := events.Where(events.InMethod(rows, wait.Method), func(r events.Row) bool { return r.Class == wait.Class })
 		if len(own) == 0 { // java.util.concurrent's own methods are between
 			own = events.Where(rows, func(r events.Row) bool { return r.Class == wait.Class && r.Has(wait.Method) })
 		}

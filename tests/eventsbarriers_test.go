@@ -40,7 +40,7 @@ func TestRecordBarriers(t *testing.T) {
 		}
 		known := 0.0
 		for _, m := range truth.Cards {
-			own := events.In(rows, m.Method)
+			own := events.InMethod(rows, m.Method)
 			// Four standard errors, a little for the JVM's own stores.
 			share, got := float64(m.Times)/all, events.Sum(own, cards)/sum
 			t.Logf("%s: %.2f%% of all cards, %.2f%% in truth", m.Method, 100*got, 100*share)

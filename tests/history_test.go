@@ -113,7 +113,7 @@ func hotShare(t *testing.T, url string) float64 {
 	if err != nil {
 		t.Fatal(err)
 	}
-	found := stacks.Of(p)
+	found := stacks.FromProfile(p)
 	all := stacks.Count(found, func(stacks.Stack) bool { return true })
 	if all == 0 {
 		t.Fatalf("%s has no samples: %q", url, p.Comments)

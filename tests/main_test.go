@@ -119,17 +119,17 @@ func recordWork(t *testing.T, pid int, work time.Duration) *profile.Profile {
 	return recording.Profile
 }
 
-// unhurried are those that were not cut for the time that their walk took: where others interrupt
+// notCutByTime are those that were not cut for the time that their walk took: where others interrupt
 // it, as on a busy machine, a few are. They say so. Most are not cut.
-func unhurried(t *testing.T, all []stacks.Stack) []stacks.Stack {
+func notCutByTime(t *testing.T, all []stacks.Stack) []stacks.Stack {
 	t.Helper()
 	const most = 0.1
-	hurried := func(s stacks.Stack) bool { return s.Truncated() == "time" }
-	if n, of := stacks.Count(all, hurried), stacks.Count(all,
+	cutByTime := func(s stacks.Stack) bool { return s.Truncated() == "time" }
+	if n, of := stacks.Count(all, cutByTime), stacks.Count(all,
 		func(stacks.Stack) bool { return true }); float64(n) > most*float64(of) {
 		t.Errorf("%d of %d stacks are cut for their time", n, of)
 	}
-	return slices.DeleteFunc(all, hurried)
+	return slices.DeleteFunc(all, cutByTime)
 }
 
 // cpuTime is the CPU time that a process has used.

@@ -47,11 +47,11 @@ func TestRecordPaced(t *testing.T) {
 		if err := guest.Close(); err != nil {
 			t.Error(err)
 		}
-		all, err := paced.Of(recording.Profile, "")
+		all, err := paced.Measure(recording.Profile, "")
 		if err != nil {
 			t.Fatal(err)
 		}
-		units, err := paced.Of(recording.Profile, paced.Unit)
+		units, err := paced.Measure(recording.Profile, paced.Unit)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -24,7 +24,7 @@ const heavy = "guest.Plain.heavy"
 // checkHeavy fails unless the profile has the guest's hot method.
 func checkHeavy(t *testing.T, p *profile.Profile) {
 	t.Helper()
-	found := stacks.Of(p)
+	found := stacks.FromProfile(p)
 	if n := stacks.Count(found, func(s stacks.Stack) bool { return s.Self(heavy) }); n == 0 {
 		t.Errorf("no samples of %s among %d stacks:\n%v", heavy, len(found), p)
 	}

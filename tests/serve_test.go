@@ -147,7 +147,7 @@ func TestServeLateGuest(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return stacks.Count(stacks.Of(p), func(s stacks.Stack) bool { return s.Self(heavy) }) > 0
+		return stacks.Count(stacks.FromProfile(p), func(s stacks.Stack) bool { return s.Self(heavy) }) > 0
 	})
 }
 

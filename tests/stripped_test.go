@@ -100,7 +100,7 @@ func TestStripped(t *testing.T) {
 			p := recordWork(t, guest.PID(), 1500*time.Millisecond)
 			var all, called, native, nativeCalled int64
 			ends := map[string]int64{}
-			for _, s := range stacks.Of(p) {
+			for _, s := range stacks.FromProfile(p) {
 				if s.Thread != "worker" {
 					continue
 				}

@@ -79,7 +79,7 @@ func TestUpcalls(t *testing.T) {
 			p := recordWork(t, guest.PID(), 1500*time.Millisecond)
 			const stub = "[stub: upcall_stub]"
 			up, right := int64(0), int64(0)
-			for _, s := range unhurried(t, stacks.Of(p)) {
+			for _, s := range notCutByTime(t, stacks.FromProfile(p)) {
 				if !s.Has(stub) {
 					continue
 				}

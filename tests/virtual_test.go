@@ -43,7 +43,7 @@ func checkVirtualThreads(t *testing.T, jdk jvm.JDK, program guests.Program) {
 				s.Has("jdk.internal.vm.Continuation.enterSpecial") &&
 				s.Has("java.util.concurrent.ForkJoinWorkerThread.run")
 		}
-		own := stacks.OnThread(unhurried(t, stacks.Of(p)), program.Thread)
+		own := stacks.OnThread(notCutByTime(t, stacks.FromProfile(p)), program.Thread)
 		all := stacks.Count(own, working)
 		whole := stacks.Count(own, func(s stacks.Stack) bool { return working(s) && right(s) })
 		t.Logf("%s: %d of %d stacks have all calls", work, whole, all)

@@ -27,11 +27,11 @@ type Info struct {
 // recorded.
 func Get() Info {
 	build, _ := debug.ReadBuildInfo()
-	return from(release, build)
+	return fromBuild(release, build)
 }
 
-// from reads a version out of build, which may be nil.
-func from(release string, build *debug.BuildInfo) Info {
+// fromBuild reads a version out of build, which may be nil.
+func fromBuild(release string, build *debug.BuildInfo) Info {
 	i := Info{Version: release, Go: runtime.Version(), OS: runtime.GOOS, Arch: runtime.GOARCH}
 	if build != nil {
 		if i.Version == "" && build.Main.Version != "(devel)" {

@@ -40,7 +40,7 @@ func TestFrom(t *testing.T) {
 		{"nothing recorded", "", nil, "devel"},
 	} {
 		want := tt.want + " " + runtime.Version() + " " + runtime.GOOS + "/" + runtime.GOARCH
-		if got := from(tt.release, tt.build).String(); got != want {
+		if got := fromBuild(tt.release, tt.build).String(); got != want {
 			t.Errorf("%s: %q, want %q", tt.name, got, want)
 		}
 	}

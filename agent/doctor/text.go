@@ -57,7 +57,7 @@ func notes(jvms []JVM, all bool) (findings []Finding) {
 	return findings
 }
 
-// summary is what a reader in a hurry wants to know.
+// summary is what a reader wants to know first.
 func (r Report) summary() string {
 	var missing, limited []string
 	for _, f := range r.Findings {

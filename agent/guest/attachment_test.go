@@ -79,7 +79,7 @@ func TestAttachAgain(t *testing.T) {
 			t.Errorf("%v: the next attempt is at %v, now is %v", reason, next, proc.Monotonic())
 		}
 		if len(p.notes) != 0 || p.retry.Load() != 0 {
-			t.Errorf("%v: told at once: %q", reason, p.notes)
+			t.Errorf("%v: noted at once: %q", reason, p.notes)
 		}
 		p.work.attach.begun -= startTime // it is old
 		p.work.attach.pauses.Next = 0
@@ -228,6 +228,6 @@ func TestAttachPaceReport(t *testing.T) {
 	pace = newAttachPace()
 	pace.due(time.Second)
 	if !pace.report(time.Second, false) {
-		t.Error("what will not pass is not told at once")
+		t.Error("what will not pass is not noted at once")
 	}
 }

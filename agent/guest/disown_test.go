@@ -31,7 +31,7 @@ func TestDisown(t *testing.T) {
 	function := func(r RawFrame) string {
 		names := p.Names()
 		defer names.Close()
-		return names.Of(r).Symbols[0].Value().Function
+		return names.Lookup(r).Symbols[0].Value().Function
 	}
 	tell()
 	p.Exited.Store(true)

@@ -31,19 +31,19 @@ type Follower interface {
 	Leave(p *Process)
 }
 
-// A Bystander is a Follower that does nothing. Embed it to implement only some methods.
-type Bystander struct{}
+// A NopFollower is a Follower that does nothing. Embed it to implement only some methods.
+type NopFollower struct{}
 
-func (Bystander) Look(*Process)        {}
-func (Bystander) BeforeNames(*Process) {}
-func (Bystander) LeftAlone(*Process)   {}
-func (Bystander) Attaching(*Process, *proc.Mapping, MappedFile) ([]string, error) {
+func (NopFollower) Look(*Process)        {}
+func (NopFollower) BeforeNames(*Process) {}
+func (NopFollower) LeftAlone(*Process)   {}
+func (NopFollower) Attaching(*Process, *proc.Mapping, MappedFile) ([]string, error) {
 	return nil, nil
 }
-func (Bystander) Announce(*Process, *bpf.HotspotHeap, uint32) error { return nil }
-func (Bystander) Attached(*Process, *VM, *proc.Mapping)             {}
-func (Bystander) Withdraw(*Process, uint32)                         {}
-func (Bystander) Leave(*Process)                                    {}
+func (NopFollower) Announce(*Process, *bpf.HotspotHeap, uint32) error { return nil }
+func (NopFollower) Attached(*Process, *VM, *proc.Mapping)             {}
+func (NopFollower) Withdraw(*Process, uint32)                         {}
+func (NopFollower) Leave(*Process)                                    {}
 
 // PerProcess keeps a T for each process, from the first call of Of until Forget, which is called
 // when the process has ended. The zero value is empty. A T belongs to the worker that has its
@@ -53,9 +53,9 @@ type PerProcess[T any] struct {
 	kept map[*Process]*T
 }
 
-// Of returns what is kept for p, a zero T at first. Nothing is kept for a process that has ended
+// Get returns what is kept for p, a zero T at first. Nothing is kept for a process that has ended
 // and was not known before: nobody would forget it, and it would keep the process in memory.
-func (k *PerProcess[T]) Of(p *Process) *T {
+func (k *PerProcess[T]) Get(p *Process) *T {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	v := k.kept[p]

@@ -196,11 +196,11 @@ func TestMapIsWrittenAnew(t *testing.T) {
 	}
 }
 
-// Maps that cannot be trusted name nothing, and that is counted and told.
+// Maps that cannot be trusted name nothing, and that is counted and noted.
 func TestMapsThatAreNotUsed(t *testing.T) {
 	for _, tt := range []struct {
 		name, cause string
-		told        bool
+		reported    bool
 		make        func(w *mapWriter) error
 	}{
 		{"of another user", "denied", true, func(w *mapWriter) error {
@@ -244,7 +244,7 @@ func TestMapsThatAreNotUsed(t *testing.T) {
 		if n := w.rs.reads.failures[tt.cause]; (n == 1) != (tt.cause != "") || len(w.failures()) > 1 {
 			t.Errorf("%s: failures %v, want %s", tt.name, w.failures(), tt.cause)
 		}
-		if told := len(w.notes) == 1; told != tt.told {
+		if reported := len(w.notes) == 1; reported != tt.reported {
 			t.Errorf("%s: notes are %q", tt.name, w.notes)
 		}
 	}

@@ -224,8 +224,8 @@ func (n Names) Close() { n.process.naming.RUnlock() }
 // Len is how many frames have names.
 func (n Names) Len() int { return len(n.process.names) }
 
-// Of returns the name of r. If it was not named in time, the name says so.
-func (n Names) Of(r RawFrame) Name {
+// Lookup returns the name of r. If it was not named in time, the name says so.
+func (n Names) Lookup(r RawFrame) Name {
 	if n, ok := n.process.names[r]; ok {
 		return n
 	}

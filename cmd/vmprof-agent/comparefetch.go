@@ -54,8 +54,8 @@ func parseServed(name string) (s served, u *url.URL, err error) {
 	return s, u, nil
 }
 
-// to is the same address with a URL.
-func (s served) to(u *url.URL) served {
+// withURL is the same address with a URL.
+func (s served) withURL(u *url.URL) served {
 	s.name, s.url = u.Redacted(), u.String()
 	if s.socket != "" {
 		s.name = httpd.SocketPrefix + s.socket + ":" + u.RequestURI()
@@ -76,7 +76,7 @@ func windowURL(name string) (served, error) {
 	q := u.Query()
 	q.Set("seconds", "1")
 	u.RawQuery = q.Encode()
-	return s.to(u), nil
+	return s.withURL(u), nil
 }
 
 // pullSeconds is for how long serve records what report shows, unless the address says otherwise.
@@ -101,7 +101,7 @@ func pullURL(name, view string) (address served, patience time.Duration, err err
 		q.Set("seconds", strconv.Itoa(seconds))
 	}
 	u.RawQuery = q.Encode()
-	return s.to(u), time.Duration(min(seconds, 3600))*time.Second + fetchPatience, nil
+	return s.withURL(u), time.Duration(min(seconds, 3600))*time.Second + fetchPatience, nil
 }
 
 // pulledKind is the kind of profile that a view needs.

@@ -163,7 +163,7 @@ func inspector(root proc.Root, pool *proc.Pool, table []bridge.Runtime) doctor.J
 		if err != nil {
 			return doctor.Inspection{}, err
 		}
-		l, err := known.of(ctx, root, pool, pid, lib, table)
+		l, err := known.get(ctx, root, pool, pid, lib, table)
 		if err != nil {
 			return doctor.Inspection{}, err
 		}
@@ -205,9 +205,9 @@ type libraryRead struct {
 	err error
 }
 
-// of returns the library behind a mapping of a process. The first process that has it pays for it;
+// get returns the library behind a mapping of a process. The first process that has it pays for it;
 // the others wait, and try themselves if that failed.
-func (l *libraries) of(
+func (l *libraries) get(
 	ctx context.Context, root proc.Root, pool *proc.Pool, pid int, lib *proc.Mapping, table []bridge.Runtime,
 ) (*library, error) {
 	f, err := proc.Call(ctx, pool, pid, func() (*os.File, error) { return root.OpenMapped(pid, lib, maxLibrary) })

@@ -54,7 +54,7 @@ func (l *logFlags) logger(w io.Writer) *slog.Logger {
 	if l.verbose {
 		return slog.New(handler)
 	}
-	return slog.New(&sparing{Handler: handler, heard: &heard{last: map[string]*warned{}}})
+	return slog.New(&rateLimiter{Handler: handler, history: &warningHistory{last: map[string]*warned{}}})
 }
 
 const (
@@ -64,15 +64,15 @@ const (
 	maxCauses = 1024
 )
 
-// A sparing handler logs each warning once a minute, whichever processes it is about, and then how
+// A rateLimiter handler logs each warning once a minute, whichever processes it is about, and then how
 // many there were. Errors are all logged.
-type sparing struct {
+type rateLimiter struct {
 	slog.Handler
-	with  string // attributes of all records
-	heard *heard
+	with    string // attributes of all records
+	history *warningHistory
 }
 
-type heard struct {
+type warningHistory struct {
 	mu   sync.Mutex
 	last map[string]*warned
 }
@@ -86,7 +86,7 @@ type warned struct {
 var numbers = regexp.MustCompile(`(0x[0-9a-f]+|[0-9]+)`)
 
 // causeOf is what a record is about, apart from numbers, paths and names of processes.
-func (s *sparing) causeOf(r slog.Record) string {
+func (s *rateLimiter) causeOf(r slog.Record) string {
 	var b strings.Builder
 	b.WriteString(r.Message + s.with)
 	r.Attrs(func(a slog.Attr) bool {
@@ -101,11 +101,11 @@ func (s *sparing) causeOf(r slog.Record) string {
 }
 
 // Handle implements slog.Handler.
-func (s *sparing) Handle(ctx context.Context, r slog.Record) error {
+func (s *rateLimiter) Handle(ctx context.Context, r slog.Record) error {
 	if r.Level != slog.LevelWarn {
 		return s.Handler.Handle(ctx, r)
 	}
-	if more, ok := s.heard.next(s.causeOf(r), r.Time); !ok {
+	if more, ok := s.history.next(s.causeOf(r), r.Time); !ok {
 		return nil
 	} else if more > 0 {
 		r = r.Clone()
@@ -116,7 +116,7 @@ func (s *sparing) Handle(ctx context.Context, r slog.Record) error {
 
 // next reports whether a warning is to be logged, and how many of its cause were not since the last
 // one.
-func (h *heard) next(cause string, now time.Time) (more int, ok bool) {
+func (h *warningHistory) next(cause string, now time.Time) (more int, ok bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	last := h.last[cause]
@@ -134,15 +134,15 @@ func (h *heard) next(cause string, now time.Time) (more int, ok bool) {
 }
 
 // WithAttrs implements slog.Handler.
-func (s *sparing) WithAttrs(attrs []slog.Attr) slog.Handler {
+func (s *rateLimiter) WithAttrs(attrs []slog.Attr) slog.Handler {
 	with := s.with
 	for _, a := range attrs {
 		with += " " + a.String()
 	}
-	return &sparing{s.Handler.WithAttrs(attrs), with, s.heard}
+	return &rateLimiter{s.Handler.WithAttrs(attrs), with, s.history}
 }
 
 // WithGroup implements slog.Handler.
-func (s *sparing) WithGroup(name string) slog.Handler {
-	return &sparing{s.Handler.WithGroup(name), s.with + " " + name, s.heard}
+func (s *rateLimiter) WithGroup(name string) slog.Handler {
+	return &rateLimiter{s.Handler.WithGroup(name), s.with + " " + name, s.history}
 }

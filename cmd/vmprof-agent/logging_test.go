@@ -40,8 +40,8 @@ func TestWarnings(t *testing.T) {
 	}
 }
 
-func TestHeard(t *testing.T) {
-	h := heard{last: map[string]*warned{}}
+func TestWarningHistory(t *testing.T) {
+	h := warningHistory{last: map[string]*warned{}}
 	now := time.Unix(1000, 0)
 	for i, test := range []struct {
 		after time.Duration

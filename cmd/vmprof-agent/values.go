@@ -96,7 +96,7 @@ type valueSearch struct {
 
 // look looks for the spec in a file.
 func (s *valueSearch) look(m *attach.MappedFile, finder *probesite.Finder) {
-	if s.found || !s.spec.In(m.Path) {
+	if s.found || !s.spec.MatchesFile(m.Path) {
 		return
 	}
 	_, err := attach.ValueSites(finder, s.spec)

@@ -89,7 +89,7 @@ func (m meter) besideAgent(ctx context.Context, t besideTrial, pid int) (besideR
 	}
 	r := besideRecording{began: time.Unix(0, recording.Profile.TimeNanos)}
 	r.end = r.began.Add(time.Duration(recording.Profile.DurationNanos))
-	for _, s := range stacks.OnThread(stacks.Of(recording.Profile), t.program.Thread) {
+	for _, s := range stacks.OnThread(stacks.FromProfile(recording.Profile), t.program.Thread) {
 		r.samples = append(r.samples, ofAgent(s))
 	}
 	return r, nil

@@ -96,7 +96,7 @@ func (m meter) complete(ctx context.Context, t completeTrial) (complete, error) 
 	if err != nil {
 		return complete{}, err
 	}
-	c := summarise(stacks.OnThread(stacks.Of(recording.Profile), suite.Thread))
+	c := summarise(stacks.OnThread(stacks.FromProfile(recording.Profile), suite.Thread))
 	c.program, c.jdk = t.program, t.jdk
 	fmt.Fprintf(m.out, "%v: %.2f%% of %d stacks are whole, %.0f Java frames on average: %s\n",
 		t, 100*c.whole, c.samples, c.depth, report.Verdict(c.ok()))

@@ -74,7 +74,7 @@ func judgeEnters(truth events.Truth, own []events.Row) (figures []figure) {
 		add("share of a class", class, classes[class]/classes.Total(), byClass(class))
 	}
 	for _, method := range names[1] {
-		add("share of a method", method, methods[method]/methods.Total(), events.In(enters, method))
+		add("share of a method", method, methods[method]/methods.Total(), events.InMethod(enters, method))
 	}
 	return figures
 }

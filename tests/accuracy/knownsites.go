@@ -64,7 +64,7 @@ func judgeSites(truth events.Truth, rows []events.Row) (figures []figure) {
 	}
 	all := bytes.Total()
 	for _, a := range truth.Allocations {
-		of := events.Where(events.In(sampled, a.Method), func(r events.Row) bool { return r.Class == a.Class })
+		of := events.Where(events.InMethod(sampled, a.Method), func(r events.Row) bool { return r.Class == a.Class })
 		figures = append(figures, sampledShare(figure{
 			group: "sampled bytes, share", what: a.Class + " in " + a.Method, truth: float64(a.Bytes) / all,
 			measured: share(events.Sum(of, 1), events.Sum(sampled, 1)),

@@ -121,7 +121,7 @@ func (m meter) shares(ctx context.Context, t trial, options profiler.Options) (r
 	if err := recording.Stats.CheckIdentities(); err != nil {
 		return result{}, err
 	}
-	own := stacks.OnThread(stacks.Of(recording.Profile), t.program.Thread)
+	own := stacks.OnThread(stacks.FromProfile(recording.Profile), t.program.Thread)
 	r := result{trial: t, verdicts: t.judge(truth, own)}
 	r.samples = stacks.Count(own, func(stacks.Stack) bool { return true })
 	return r, r.print(m)

@@ -126,7 +126,7 @@ func (m meter) virtuals(ctx context.Context, t virtualsTrial) (virtualsComplete,
 	if err := recording.Stats.CheckIdentities(); err != nil {
 		return virtualsComplete{}, err
 	}
-	c := virtualsComplete{t, summarise(stacks.OnThread(stacks.Of(recording.Profile), program.Thread))}
+	c := virtualsComplete{t, summarise(stacks.OnThread(stacks.FromProfile(recording.Profile), program.Thread))}
 	c.jdk = jdk
 	fmt.Fprintf(m.out, "%v: %.2f%% of %d stacks are whole: %s\n", t, 100*c.whole, c.samples,
 		report.Verdict(c.whole >= wholeVirtuals))

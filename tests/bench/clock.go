@@ -261,7 +261,7 @@ func (b bench) compareClocks(ctx context.Context, name string) ([]clockCompariso
 
 // leafSamples are the innermost functions of all samples.
 func leafSamples(p *pprof.Profile) (leaves []string) {
-	for _, s := range stacks.Of(p) {
+	for _, s := range stacks.FromProfile(p) {
 		leaf := "(none)"
 		if len(s.Frames) > 0 {
 			leaf = s.Frames[0].Function

@@ -161,10 +161,10 @@ func flatTable(costs *sampleCosts) report.Table {
 			if m == modeLinks {
 				name = "links only"
 			}
-			took := quotients(costs.of(deep, m, nanosOf), costs.of(shallow, m, nanosOf))
+			took := quotients(costs.figures(deep, m, nanosOf), costs.figures(shallow, m, nanosOf))
 			add(fmt.Sprintf("%s: ns below %d calls over %d", name, deep.depth, shallow.depth), took, took.String(),
 				flatAim)
-			took = quotients(costs.of(deep, m, bytesOf), costs.of(shallow, m, bytesOf))
+			took = quotients(costs.figures(deep, m, bytesOf), costs.figures(shallow, m, bytesOf))
 			add(fmt.Sprintf("%s: bytes below %d calls over %d", name, deep.depth, shallow.depth), took, took.String(),
 				flatAim)
 			took = costs.over(deep, m)

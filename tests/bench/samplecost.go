@@ -144,8 +144,8 @@ func (s *sampleCosts) add(at place, m mode, c sampleCost) {
 	s.rounds[at][m] = append(s.rounds[at][m], c)
 }
 
-// of returns a figure of a mode in every round.
-func (s *sampleCosts) of(at place, m mode, figure func(sampleCost) float64) []float64 {
+// figures returns a figure of a mode in every round.
+func (s *sampleCosts) figures(at place, m mode, figure func(sampleCost) float64) []float64 {
 	var values []float64
 	for _, c := range s.rounds[at][m] {
 		values = append(values, figure(c))
@@ -181,7 +181,7 @@ func sleep(d time.Duration) func() error {
 // over is how much longer a mode takes than the empty program of the same round.
 func (s *sampleCosts) over(at place, m mode) harness.Ratio {
 	var differences []float64
-	took, empty := s.of(at, m, nanosOf), s.of(at, modeEmpty, nanosOf)
+	took, empty := s.figures(at, m, nanosOf), s.figures(at, modeEmpty, nanosOf)
 	for i := range min(len(took), len(empty)) {
 		differences = append(differences, took[i]-empty[i])
 	}
@@ -196,14 +196,14 @@ var costHeader = []string{
 
 // costCells are those of costHeader.
 func costCells(costs *sampleCosts, at place) []string {
-	cells := []string{harness.RatioOf(costs.of(at, modeWalk, framesOf)).Middle(),
-		harness.RatioOf(costs.of(at, modeEmpty, nanosOf)).Whole()}
+	cells := []string{harness.RatioOf(costs.figures(at, modeWalk, framesOf)).Middle(),
+		harness.RatioOf(costs.figures(at, modeEmpty, nanosOf)).Whole()}
 	for _, m := range modes[1:] {
-		cells = append(cells, harness.RatioOf(costs.of(at, m, nanosOf)).Whole())
+		cells = append(cells, harness.RatioOf(costs.figures(at, m, nanosOf)).Whole())
 		if m == modeChain {
-			cells = append(cells, fmt.Sprintf("%.1f", harness.RatioOf(costs.of(at, m, percentOf)).Median))
+			cells = append(cells, fmt.Sprintf("%.1f", harness.RatioOf(costs.figures(at, m, percentOf)).Median))
 		}
-		cells = append(cells, harness.RatioOf(costs.of(at, m, bytesOf)).Middle())
+		cells = append(cells, harness.RatioOf(costs.figures(at, m, bytesOf)).Middle())
 	}
 	return cells
 }

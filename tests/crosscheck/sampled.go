@@ -29,7 +29,7 @@ func (s sampled) add(compiled, innermost string, count int64) {
 // copy arrays, so these are left out.
 func sampledBy(p *pprof.Profile) sampled {
 	s := sampled{compiled: events.Weights{}, innermost: events.Weights{}}
-	for _, stack := range stacks.Of(p) {
+	for _, stack := range stacks.FromProfile(p) {
 		if len(stack.Frames) == 0 || !stack.Frames[0].Java() {
 			continue
 		}

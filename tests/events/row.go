@@ -124,8 +124,8 @@ func Own(rows []Row) []Row {
 	return Where(rows, func(r Row) bool { return strings.HasPrefix(r.Thread, Thread) })
 }
 
-// In returns the rows whose innermost Java method is that one.
-func In(rows []Row, method string) []Row {
+// InMethod returns the rows whose innermost Java method is that one.
+func InMethod(rows []Row, method string) []Row {
 	return Where(rows, func(r Row) bool { return r.Self(method) })
 }
 

@@ -55,7 +55,7 @@ func TestRead(t *testing.T) {
 	if own := Own(rows); len(own) != 2 || Count(own) != 5 || Sum(own, 0) != 1696 {
 		t.Errorf("own %+v", own)
 	}
-	if len(In(rows, "guest.A.leaf")) != 3 || len(In(rows, "guest.A.caller")) != 0 {
+	if len(InMethod(rows, "guest.A.leaf")) != 3 || len(InMethod(rows, "guest.A.caller")) != 0 {
 		t.Error("rows are not distinguished by their innermost method")
 	}
 	if _, err := Read(recorded(), "delay"); err == nil || !strings.Contains(err.Error(), "alloc_space") {

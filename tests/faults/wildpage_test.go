@@ -44,12 +44,12 @@ func wildPage(t *testing.T) {
 		t.Fatal(err)
 	}
 	url, agent := serve(t, "-e", "cpu,calls", "--engine=page", "--guest-socket", socket, "-F", "499", "--budget=10%")
-	sound, err := vm.Start(context.WithoutCancel(t.Context()), guests.VMOptions{Program: "skewed", Socket: socket})
+	intact, err := vm.Start(context.WithoutCancel(t.Context()), guests.VMOptions{Program: "skewed", Socket: socket})
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer sound.Close()
-	if err := sound.WaitForAgent(); err != nil {
+	defer intact.Close()
+	if err := intact.WaitForAgent(); err != nil {
 		t.Fatal(err)
 	}
 	wild := exec.CommandContext(t.Context(), program)
@@ -72,7 +72,7 @@ func wildPage(t *testing.T) {
 	var works sync.WaitGroup
 	works.Go(func() {
 		for ctx.Err() == nil {
-			if _, err := sound.RunFor(time.Second); err != nil {
+			if _, err := intact.RunFor(time.Second); err != nil {
 				t.Error(err)
 				return
 			}
@@ -80,10 +80,10 @@ func wildPage(t *testing.T) {
 	})
 	// The guest writes meanwhile: the test is about how much, and no condition says that.
 	time.Sleep(time.Duration(times(5, 300)) * time.Second)
-	recorded := calleesOf(download(t, fmt.Sprintf("%s/profiles/calls?seconds=5&pid=%d", url, sound.Pid())))
+	recorded := calleesOf(download(t, fmt.Sprintf("%s/profiles/calls?seconds=5&pid=%d", url, intact.Pid())))
 	cancel()
 	works.Wait()
-	truth, err := sound.Graph()
+	truth, err := intact.Graph()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,8 +11,8 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/tests/wait"
 )
 
-// met starts a guest and connects to it as its agent, with its first thread known.
-func met(t testing.TB, vm VM, program string) (*listener, *peer, *VMRun) {
+// connected starts a guest and connects to it as its agent, with its first thread known.
+func connected(t testing.TB, vm VM, program string) (*listener, *peer, *VMRun) {
 	t.Helper()
 	l := listen(t)
 	r := vm.start(t, VMOptions{Program: program, Socket: l.path})
@@ -44,7 +44,7 @@ func announced(t testing.TB, p *peer, r *VMRun) {
 // The countdown of Arnold & Grove, figure 3. An iteration of the adversary makes 401 calls.
 func TestVMCountdown(t *testing.T) {
 	const calls = 401
-	_, p, r := met(t, theVM(t), "adversary")
+	_, p, r := connected(t, theVM(t), "adversary")
 	for _, test := range []struct {
 		name        string
 		before, now slot
@@ -144,7 +144,7 @@ func TestVMSharedManyThreads(t *testing.T) {
 func TestVMChecksum(t *testing.T) {
 	vm := theVM(t)
 	for _, program := range []string{"recursive", "virtual", "flat"} {
-		_, p, r := met(t, vm, program)
+		_, p, r := connected(t, vm, program)
 		alone := vm.start(t, VMOptions{Program: program, NoCheck: true})
 		var checksum string
 		for i := range 20 {
@@ -185,7 +185,7 @@ func TestVMRegistration(t *testing.T) {
 	for _, program := range VMPrograms() {
 		t.Run(program, func(t *testing.T) {
 			vm := theVM(t)
-			_, p, r := met(t, vm, program)
+			_, p, r := connected(t, vm, program)
 			if p.runtime != "vm" || int(p.pid) != r.Pid() {
 				t.Errorf("runtime %q of pid %d, want vm of %d", p.runtime, p.pid, r.Pid())
 			}
@@ -215,7 +215,7 @@ func TestVMRegistration(t *testing.T) {
 // New code is registered before the old is unregistered, with the times when that happened.
 func TestVMRecompile(t *testing.T) {
 	vm := theVM(t)
-	_, p, r := met(t, vm, "virtual")
+	_, p, r := connected(t, vm, "virtual")
 	n := vm.methods(t, "virtual")
 	if err := r.Recompile(); err != nil {
 		t.Fatal(err)
@@ -253,7 +253,7 @@ func (v VM) methods(t *testing.T, program string) (n int) {
 
 // When an agent dies, no thread stays armed, and the next agent gets all registrations again.
 func TestVMReconnect(t *testing.T) {
-	l, p, r := met(t, theVM(t), "adversary")
+	l, p, r := connected(t, theVM(t), "adversary")
 	before, _ := p.registered(t, 4, 0)
 	p.arm(0, slot{Armed: 1, Skip: 1 << 30, Left: 1 << 30, Stride: 1})
 	p.hangUp()
@@ -294,7 +294,7 @@ func shares(t *testing.T, pid int) bool {
 
 // A child does not take part in its parent's bursts, and may have an agent of its own.
 func TestVMFork(t *testing.T) {
-	l, p, r := met(t, theVM(t), "adversary")
+	l, p, r := connected(t, theVM(t), "adversary")
 	armed := slot{Armed: 1, Skip: 1 << 20, Left: 1, Stride: 1}
 	p.arm(0, armed)
 	said := make(chan []string)

@@ -24,7 +24,7 @@ func BenchmarkVMCheck(b *testing.B) {
 			bare := vm.start(b, VMOptions{Program: program, NoCheck: true})
 			padded := vm.start(b, VMOptions{Program: program, Padded: true})
 			checked := vm.start(b, VMOptions{Program: program})
-			_, p, armed := met(b, vm, program)
+			_, p, armed := connected(b, vm, program)
 			yields := plain.start(b, VMOptions{Program: program, Shared: true})
 			shared := vm.start(b, VMOptions{Program: program, Shared: true})
 

@@ -8,7 +8,7 @@ import (
 
 // The agent's writes to its page are in the guest's memory, until the agent ends.
 func TestVMSlotsInMemory(t *testing.T) {
-	_, p, r := met(t, theVM(t), "adversary")
+	_, p, r := connected(t, theVM(t), "adversary")
 	slots := func() []VMSlot {
 		s, err := r.Slots()
 		if err != nil {

@@ -20,7 +20,7 @@ func (m meter) work(ctx context.Context, c jvm.Command) ([]verdict, error) {
 	if err != nil {
 		return nil, err
 	}
-	verdicts := judgeWork(s.truth, stacks.OnThread(stacks.Of(s.recording.Profile), events.Thread))
+	verdicts := judgeWork(s.truth, stacks.OnThread(stacks.FromProfile(s.recording.Profile), events.Thread))
 	if verdicts[0].state == wrong {
 		verdicts[0].found += account(s.recording)
 	}
@@ -30,7 +30,7 @@ func (m meter) work(ctx context.Context, c jvm.Command) ([]verdict, error) {
 // account says what became of a recording's samples.
 func account(r *profiler.Recording) string {
 	threads := map[string]int64{}
-	for _, s := range stacks.Of(r.Profile) {
+	for _, s := range stacks.FromProfile(r.Profile) {
 		threads[s.Thread] += s.Count
 	}
 	return fmt.Sprintf("; %d samples attempted, dropped %v, discarded %v; by thread %v; notes: %q; log:\n%s",

@@ -79,8 +79,8 @@ type journey struct {
 	old      string          // that of the page
 }
 
-// from begins a journey with the commands in a section of a page of docs/tasks.
-func from(t *testing.T, page, section string) *journey {
+// newJourney begins a journey with the commands in a section of a page of docs/tasks.
+func newJourney(t *testing.T, page, section string) *journey {
 	t.Helper()
 	j := &journey{T: t, dir: t.TempDir(), page: filepath.Join("..", "..", "docs", "tasks", page), section: section}
 	var err error
@@ -194,7 +194,7 @@ func (j *journey) end() {
 
 // The README begins with the transcript of the first task.
 func TestFirstScreen(t *testing.T) {
-	j := from(t, "find-hot-methods.md", "hot method")
+	j := newJourney(t, "find-hot-methods.md", "hot method")
 	first, err := report.Section(readme, firstScreen)
 	if err != nil {
 		t.Fatal(err)
@@ -321,7 +321,7 @@ func TestJourneys(t *testing.T) {
 	recorder := startRecorder(t, shop)
 
 	t.Run("which method of an unknown service is hot", func(t *testing.T) {
-		j := from(t, "find-hot-methods.md", "hot method")
+		j := newJourney(t, "find-hot-methods.md", "hot method")
 		j.also = readme
 		first := time.Now()
 		j.run("Shop.price")
@@ -330,12 +330,12 @@ func TestJourneys(t *testing.T) {
 		j.end()
 	})
 	t.Run("who allocates", func(t *testing.T) {
-		j := from(t, "who-allocates.md", "allocations")
+		j := newJourney(t, "who-allocates.md", "allocations")
 		j.run("char[]", "Shop.receipt")
 		j.end()
 	})
 	t.Run("who holds the lock", func(t *testing.T) {
-		j := from(t, "who-waits-for-a-lock.md", "lock")
+		j := newJourney(t, "who-waits-for-a-lock.md", "lock")
 		j.run("Shop$Ledger.add", "Shop$Ledger.close", "waited for in Shop$Ledger.add",
 			"held meanwhile by Shop$Ledger.close")
 		j.run("Shop$Ledger.close")
@@ -350,14 +350,14 @@ func TestJourneys(t *testing.T) {
 	past := shifted(t, quiet, recorder.windows(t, time.Now(), later, 1))
 
 	t.Run("what changed since yesterday", func(t *testing.T) {
-		j := from(t, "what-changed-since-yesterday.md", "changed")
+		j := newJourney(t, "what-changed-since-yesterday.md", "changed")
 		j.past = past
 		j.run("new: Shop.loyalty under Shop.request, 0 → ", "Shop.points", "before: from ")
 		j.look(b, "changed.html", "changed.png", "Shop.points")
 		j.end()
 	})
 	t.Run("what happened at 03:12", func(t *testing.T) {
-		j := from(t, "what-happened-at-three.md", "03:12")
+		j := newJourney(t, "what-happened-at-three.md", "03:12")
 		j.past = past
 		j.run("Shop.points", "before: in the hour before")
 		j.run("Shop.loyalty", "Shop.points")
@@ -370,7 +370,7 @@ func TestThreadsOverTime(t *testing.T) {
 	needs.Root(t, "sampling")
 	b := browser.Start(t)
 	start(t, "Depot")
-	j := from(t, filepath.Join("..", "wall-clock.md"), "threads over time")
+	j := newJourney(t, filepath.Join("..", "wall-clock.md"), "threads over time")
 	j.run()
 	j.run("accountant", "clerk-1", "clerk-3", "M monitor") // who works may wait for a CPU all the time
 	j.run("written to wall.html")

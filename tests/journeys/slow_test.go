@@ -32,7 +32,7 @@ func TestWhyIsItSlow(t *testing.T) {
 			if c.reason == "quota" {
 				limitCPU(t, guest)
 			}
-			j := from(t, "why-is-it-slow.md", c.reason)
+			j := newJourney(t, "why-is-it-slow.md", c.reason)
 			j.run(append(c.wanted, c.method)...)
 			j.look(b, c.reason+".html", "slow-"+c.reason+".png", c.method)
 			j.end()

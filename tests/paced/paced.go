@@ -122,8 +122,8 @@ type Measured struct {
 	CPU     time.Duration // CPU time of these samples
 }
 
-// Of adds up the samples of a profile that have a function on their stacks; "" is all.
-func Of(p *pprof.Profile, function string) (m Measured, err error) {
+// Measure adds up the samples of a profile that have a function on their stacks; "" is all.
+func Measure(p *pprof.Profile, function string) (m Measured, err error) {
 	samples, cpu := -1, -1
 	for i, t := range p.SampleType {
 		switch t.Type {

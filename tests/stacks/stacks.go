@@ -1,7 +1,7 @@
 // Package stacks reads a pprof profile as what it is a list of: stacks, and how often each was
 // seen.
 //
-//	for _, s := range stacks.Of(profile) {
+//	for _, s := range stacks.FromProfile(profile) {
 //		if s.Self("guest.Plain.heavy") { n += s.Count }
 //	}
 package stacks
@@ -27,8 +27,8 @@ type Frame struct {
 	Inlined  bool   // in the frame that follows
 }
 
-// Of returns the stacks of p, which must have sample values of the type "samples".
-func Of(p *profile.Profile) []Stack {
+// FromProfile returns the stacks of p, which must have sample values of the type "samples".
+func FromProfile(p *profile.Profile) []Stack {
 	value := slices.IndexFunc(p.SampleType, func(t *profile.ValueType) bool { return t.Type == "samples" })
 	if value < 0 {
 		return nil

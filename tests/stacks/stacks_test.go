@@ -40,7 +40,7 @@ func made() *profile.Profile {
 }
 
 func TestOf(t *testing.T) {
-	got := Of(made())
+	got := FromProfile(made())
 	if len(got) != 2 {
 		t.Fatalf("got %d stacks, want 2", len(got))
 	}
@@ -75,13 +75,13 @@ func TestOf(t *testing.T) {
 func TestOfOtherValues(t *testing.T) {
 	p := made()
 	p.SampleType[1].Type = "objects"
-	if got := Of(p); got != nil {
+	if got := FromProfile(p); got != nil {
 		t.Errorf("got %v from a profile without samples", got)
 	}
 }
 
 func TestCount(t *testing.T) {
-	all := Of(made())
+	all := FromProfile(made())
 	if got := Count(all, func(s Stack) bool { return s.Has("a.B.outer") }); got != 4 {
 		t.Errorf("got %d samples, want 4", got)
 	}

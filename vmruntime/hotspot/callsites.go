@@ -104,7 +104,7 @@ func (r callReader) sites(reads []*callRead) error {
 func (r callReader) readCode(reads []*callRead) error {
 	var codes vmstructs.Batch
 	for _, m := range reads {
-		size := r.methodReader.schema.codeSize.Of(m.header)
+		size := r.methodReader.schema.codeSize.Read(m.header)
 		m.bytecode = int(size)
 		codes.Add(m.methodRead.constMethod+r.methodReader.schema.constMethodSize, size)
 	}
@@ -165,7 +165,7 @@ func (r callReader) readArrays(reads []*callRead) error {
 	}
 	for i, m := range reads {
 		if cache, ok := caches.Bytes(i); ok {
-			m.methods, m.dynamics = p.Methods.Of(cache), p.Dynamics.Of(cache)
+			m.methods, m.dynamics = p.Methods.Read(cache), p.Dynamics.Read(cache)
 		}
 	}
 	return nil

@@ -176,9 +176,9 @@ func (p *Process) readFieldRecords(klass uint64) (records []javaheap.FieldRecord
 	if err != nil {
 		return nil, 0, err
 	}
-	pool = s.constants.Of(object)
+	pool = s.constants.Read(object)
 	if s.fieldStream.Known && s.byteArray.Known {
-		stream, err := p.array(s.fieldStream.Of(object), s.byteArray, 1)
+		stream, err := p.array(s.fieldStream.Read(object), s.byteArray, 1)
 		if err != nil || len(stream) == 0 {
 			return nil, 0, err
 		}
@@ -188,8 +188,8 @@ func (p *Process) readFieldRecords(klass uint64) (records []javaheap.FieldRecord
 	if !s.fieldArray.Known || !s.fieldCount.Known || !s.shortArray.Known {
 		return nil, 0, errors.New("the VM does not export them")
 	}
-	data, err := p.array(s.fieldArray.Of(object), s.shortArray, 2)
-	return javaheap.ParseFieldArray(data, int(s.fieldCount.Of(object))), pool, err
+	data, err := p.array(s.fieldArray.Read(object), s.shortArray, 2)
+	return javaheap.ParseFieldArray(data, int(s.fieldCount.Read(object))), pool, err
 }
 
 // array reads the elements of an Array of the VM, which have size bytes each.
@@ -201,7 +201,7 @@ func (p *Process) array(addr uint64, data vmstructs.Field, size uint64) ([]byte,
 	if err != nil {
 		return nil, err
 	}
-	n := size * p.schema.object.arrayLength.Of(header)
+	n := size * p.schema.object.arrayLength.Read(header)
 	if n > maxFieldBytes {
 		return nil, fmt.Errorf("array of %d bytes: %w", n, vmruntime.ErrMalformed)
 	}

@@ -107,7 +107,7 @@ func (p *Process) decodeHeader(addr uint64, header []byte, version uint32) (code
 func (p *Process) decode(header []byte, b codecache.Blob, at methodsAt) (*code, error) {
 	c := &code{begin: b.Begin, end: b.End, frameComplete: b.FrameComplete, tier: b.Tier(), method: b.Method, blob: b}
 	addrs := []uint64{b.Method}
-	if p.kinds.Of(b.Name) == codecache.KindNMethod && p.schema.scopes.Known() {
+	if p.kinds.Lookup(b.Name) == codecache.KindNMethod && p.schema.scopes.Known() {
 		var raw debuginfo.RawScopes
 		var known evidence
 		var err, evidenceErr error

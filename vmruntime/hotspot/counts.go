@@ -88,8 +88,8 @@ func (r callReader) objects(list []*counting) error {
 		}
 		for i, m := range read {
 			object, ok := objects.Bytes(2 * i)
-			size := s.Header() + s.DataSize.Of(object)
-			if !ok || s.Owner.Of(object) != m.method || size > calldata.MaxMethodData || size%calldata.EntryCell != 0 {
+			size := s.Header() + s.DataSize.Read(object)
+			if !ok || s.Owner.Read(object) != m.method || size > calldata.MaxMethodData || size%calldata.EntryCell != 0 {
 				m.object, m.data, m.dataSize = nil, 0, 0
 				continue
 			}
@@ -235,7 +235,7 @@ func (m *counting) numbers(s *calldata.Schema) vmruntime.MethodCounts {
 		c.Unreadable = m.pointer != 0
 		return c
 	}
-	c.Invocations = s.Invocations.Of(m.header) >> s.CountShift
+	c.Invocations = s.Invocations.Read(m.header) >> s.CountShift
 	for _, site := range m.counts {
 		if site.Total() == 0 {
 			continue

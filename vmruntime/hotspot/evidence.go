@@ -51,9 +51,9 @@ func (p *Process) readEvidence(b codecache.Blob, header []byte) (e evidence, err
 			if s := &p.schema.scopes; s.ImplicitChecks.Known {
 				base := b.Addr
 				if s.Immutable.Known {
-					base = s.Immutable.Of(header)
+					base = s.Immutable.Read(header)
 				}
-				e.checks, err3 = p.table(base+s.ImplicitChecks.Of(header), 4, implicitPair)
+				e.checks, err3 = p.table(base+s.ImplicitChecks.Read(header), 4, implicitPair)
 			}
 		},
 	)
@@ -98,7 +98,7 @@ func (p *Process) weigh(t *debuginfo.Table, b codecache.Blob, known evidence) er
 // asked for compiled methods to be announced.
 func (p *Process) safepoints(header []byte) (map[int32]bool, error) {
 	s := &p.schema.scopes
-	set := s.OopMaps.Of(header)
+	set := s.OopMaps.Read(header)
 	if set == 0 || !s.OopMapCount.Known || s.OopMapsHeader != oopMapPair {
 		return nil, nil
 	}

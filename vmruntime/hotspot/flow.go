@@ -25,7 +25,7 @@ func (p *Process) Flow(method uint64) (*vmruntime.MethodFlow, error) {
 		return nil, fmt.Errorf("bytecode of the method at %#x: %w", method, vmruntime.ErrUnknown)
 	}
 	layout := r.methodReader.schema
-	code, err := p.memory.Bytes(reads[0].constMethod+layout.constMethodSize, layout.codeSize.Of(reads[0].header)&0xffff)
+	code, err := p.memory.Bytes(reads[0].constMethod+layout.constMethodSize, layout.codeSize.Read(reads[0].header)&0xffff)
 	if err != nil {
 		return nil, fmt.Errorf("bytecode of the method at %#x: %w", method, err)
 	}
@@ -52,7 +52,7 @@ func (p *Process) Flow(method uint64) (*vmruntime.MethodFlow, error) {
 	if err != nil {
 		return flow, nil // it is written to while it is read: it has no counts now
 	}
-	calldata.CountFlow(blocks, s.Invocations.Of(c.object)>>s.CountShift, counts)
+	calldata.CountFlow(blocks, s.Invocations.Read(c.object)>>s.CountShift, counts)
 	flow.Counted = true
 	return flow, nil
 }

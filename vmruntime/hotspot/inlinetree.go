@@ -41,7 +41,7 @@ func (p *Process) PassingTree(of vmruntime.Compilation) (*vmruntime.InlineTree, 
 		return nil, err
 	}
 	c := &code{begin: b.Begin, end: b.End, method: b.Method}
-	if p.kinds.Of(b.Name) == codecache.KindNMethod && p.schema.scopes.Known() {
+	if p.kinds.Lookup(b.Name) == codecache.KindNMethod && p.schema.scopes.Known() {
 		raw, err := debuginfo.Read(p.memory, &p.schema.scopes, b.Addr, header)
 		if err != nil {
 			return nil, err
@@ -182,7 +182,7 @@ func (p *Process) blobAt(pc uint64) (name string, kind codecache.Kind, err error
 	if err != nil {
 		return "", 0, err
 	}
-	pointer := p.schema.blob.Name.Of(header)
+	pointer := p.schema.blob.Name.Read(header)
 	if err := p.learn([]uint64{pointer}); err != nil {
 		return "", 0, err
 	}

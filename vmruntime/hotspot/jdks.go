@@ -204,7 +204,7 @@ func readVersion(t vmstructs.Reader, s *versionSchema) (version, error) {
 		if err != nil {
 			return version{}, err
 		}
-		v.jdk = int(s.jdkMajor.Of(object))
+		v.jdk = int(s.jdkMajor.Read(object))
 	}
 	if v.jdk == 0 {
 		return version{}, vmruntime.ErrStarting

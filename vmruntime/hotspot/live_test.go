@@ -80,7 +80,7 @@ func (p *Process) siteAt(pc uint64, exact bool) vmruntime.Site {
 	site := vmruntime.Site{Kind: vmruntime.Compiled, PC: pc, Exact: exact}
 	if addr, err := p.codeCache.Find(pc); err == nil {
 		if header, err := p.memory.Bytes(addr, p.schema.blob.Header); err == nil {
-			site.Version = uint32(p.schema.blob.CompileID.Of(header)) & codecache.VersionMask
+			site.Version = uint32(p.schema.blob.CompileID.Read(header)) & codecache.VersionMask
 		}
 	}
 	return site

@@ -217,7 +217,7 @@ func TestRedefinedMethod(t *testing.T) {
 		// The other one has any other name that the class has, for a method or not.
 		name := vmstructs.Field{Offset: s.nameIndex.Offset, Width: 2, Known: true}
 		header := p.mem.At(seen.Body, s.constMethodSize)
-		index := byte(name.Of(header))
+		index := byte(name.Read(header))
 		for other := index + 1; ; other++ {
 			p.set(seen.Body, name, other)
 			if named, err := p.methodReader().names([]uint64{p.blob.Method}); err == nil && len(named) == 1 {

@@ -146,7 +146,7 @@ func (r methodReader) symbols(addrs []uint64) (map[uint64]string, error) {
 		if !ok || r.schema.symbolLength.End() > uint64(len(head)) {
 			continue
 		}
-		length := min(r.schema.symbolLength.Of(head)>>r.schema.symbolLengthShift, vmstructs.MaxNameBytes)
+		length := min(r.schema.symbolLength.Read(head)>>r.schema.symbolLengthShift, vmstructs.MaxNameBytes)
 		if body+length <= uint64(len(head)) {
 			found[addr] = vmstructs.CleanText(head[body : body+length])
 			continue

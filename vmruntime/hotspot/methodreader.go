@@ -163,7 +163,7 @@ func (r methodReader) readConstMethods(reads []methodRead) error {
 		m := &reads[i]
 		header, ok := headers.Bytes(i)
 		m.header, m.ok = header, m.ok && ok
-		m.pool = r.schema.constants.Of(header)
+		m.pool = r.schema.constants.Read(header)
 	}
 	return nil
 }
@@ -180,7 +180,7 @@ func (r methodReader) bodies(addrs []uint64) (map[uint64]methodBody, error) {
 	}
 	var names vmstructs.Batch
 	for _, m := range reads {
-		names.Add(r.slot(m.pool, r.schema.nameIndex.Of(m.header)), poolSlot)
+		names.Add(r.slot(m.pool, r.schema.nameIndex.Read(m.header)), poolSlot)
 	}
 	if err := names.Read(r.Mem); err != nil {
 		return nil, err
@@ -196,7 +196,7 @@ func (r methodReader) bodies(addrs []uint64) (map[uint64]methodBody, error) {
 
 // shape is methodBody.shape of a ConstMethod's header.
 func (s *methodSchema) shape(header []byte) uint64 {
-	return vmstructs.Field{Offset: s.codeSize.Offset, Width: shapeSize, Known: true}.Of(header)
+	return vmstructs.Field{Offset: s.codeSize.Offset, Width: shapeSize, Known: true}.Read(header)
 }
 
 // readPools reads what the constant pool says: the names, and which class it belongs to.
@@ -205,8 +205,8 @@ func (r methodReader) readPools(reads []methodRead) error {
 	var b vmstructs.Batch
 	for _, m := range reads {
 		b.Add(r.schema.holder.At(m.pool), 8)
-		b.Add(r.slot(m.pool, r.schema.nameIndex.Of(m.header)), poolSlot)
-		b.Add(r.slot(m.pool, r.schema.signatureIndex.Of(m.header)), poolSlot)
+		b.Add(r.slot(m.pool, r.schema.nameIndex.Read(m.header)), poolSlot)
+		b.Add(r.slot(m.pool, r.schema.signatureIndex.Read(m.header)), poolSlot)
 	}
 	if err := b.Read(r.Mem); err != nil {
 		return err
@@ -301,9 +301,9 @@ func (r methodReader) readLines(reads []methodRead) error {
 	budget := uint64(maxLinesBytes)
 	for i := range reads {
 		m := &reads[i]
-		start := r.schema.constMethodSize + r.schema.codeSize.Of(m.header)
-		end := 8 * r.schema.totalSize.Of(m.header)
-		if !m.ok || r.schema.flags.Of(m.header)&r.schema.hasLines == 0 || end <= start {
+		start := r.schema.constMethodSize + r.schema.codeSize.Read(m.header)
+		end := 8 * r.schema.totalSize.Read(m.header)
+		if !m.ok || r.schema.flags.Read(m.header)&r.schema.hasLines == 0 || end <= start {
 			continue
 		}
 		if n := min(end-start, maxLineBytes); n <= budget {
@@ -334,7 +334,7 @@ func (r methodReader) readBytecode(reads []methodRead) error {
 	)
 	var codes vmstructs.Batch
 	for _, m := range reads {
-		size := r.schema.codeSize.Of(m.header)
+		size := r.schema.codeSize.Read(m.header)
 		if !m.ok || size > most {
 			size = 0
 		}

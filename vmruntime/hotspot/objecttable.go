@@ -164,12 +164,12 @@ func (p *Process) readHeads(klasses []uint64) (map[uint64]klassHead, error) {
 		if !ok || klass%vmstructs.WordSize != 0 {
 			continue
 		}
-		h := klassHead{addr: klass, super: s.super.Of(head), vtable: vmstructs.Number(head[:vmstructs.WordSize])}
-		h.shape, ok = javaheap.NewShape(int32(s.layoutHelper.Of(head)))
+		h := klassHead{addr: klass, super: s.super.Read(head), vtable: vmstructs.Number(head[:vmstructs.WordSize])}
+		h.shape, ok = javaheap.NewShape(int32(s.layoutHelper.Read(head)))
 		if !ok || !p.objects.isVtable(h.vtable) || !p.hasSupers(klass, head) {
 			continue
 		}
-		symbols[klass] = s.name.Of(head)
+		symbols[klass] = s.name.Read(head)
 		addrs = append(addrs, symbols[klass])
 		found[klass] = h
 	}
@@ -198,7 +198,7 @@ func (p *Process) hasSupers(klass uint64, head []byte) bool {
 		first != p.objects.object {
 		return false
 	}
-	check := s.superCheck.Of(head)
+	check := s.superCheck.Read(head)
 	if check == uint64(s.secondary.Offset) {
 		return true
 	}

@@ -245,7 +245,7 @@ func (p *Process) Continue() (more bool, err error) {
 // compiled reports whether b is a compiled method or a wrapper of a native one that may still be
 // named.
 func (p *Process) compiled(b *codecache.Blob) bool {
-	kind := p.kinds.Of(b.Name)
+	kind := p.kinds.Lookup(b.Name)
 	return (kind == codecache.KindNMethod || kind == codecache.KindNative) && p.version.live(b.State)
 }
 

@@ -188,7 +188,7 @@ func (m *counting) profile(targets receiverTable) *vmruntime.MethodProfile {
 		Calls: make([]vmruntime.CallCount, len(m.sites)),
 	}
 	if m.counted {
-		profile.Invocations = s.Invocations.Of(m.header) >> s.CountShift
+		profile.Invocations = s.Invocations.Read(m.header) >> s.CountShift
 	}
 	for i := range m.sites {
 		site := &m.sites[i]

@@ -185,7 +185,7 @@ func sites(t *testing.T, p *Process) (all []vmruntime.Site) {
 				}
 			case strings.HasPrefix(named.class, "hotspot/"):
 				methods = append(methods, b)
-			case p.kinds.Of(b.Name) == codecache.KindNative:
+			case p.kinds.Lookup(b.Name) == codecache.KindNative:
 				if stubs[name]++; stubs[name] <= natives {
 					methods = append(methods, b)
 				}

@@ -22,7 +22,7 @@ type stubNames struct {
 
 // lookup names the place at pc, which is in b.
 func (s *stubNames) lookup(p *Process, pc uint64, b *codecache.Blob) (string, error) {
-	switch p.kinds.Of(b.Name) {
+	switch p.kinds.Lookup(b.Name) {
 	case codecache.KindVtable:
 		return "[vtable stub]", nil
 	case codecache.KindAdapter:
@@ -108,7 +108,7 @@ func (p *Process) stub(site vmruntime.Site) ([]vmruntime.Frame, error) {
 	if err := p.learn([]uint64{b.Name}); err != nil {
 		return nil, err
 	}
-	switch kind := p.kinds.Of(b.Name); {
+	switch kind := p.kinds.Lookup(b.Name); {
 	case kind == codecache.KindNMethod && p.layout.Kinds.NMethod == 0, kind == codecache.KindNative &&
 		p.layout.Kinds.Native == 0:
 		// It is the first of its kind, which the kernel side took for a stub, as Refresh has not

@@ -15,7 +15,7 @@ func TestAdapterByKind(t *testing.T) {
 	var adapter *codecache.Blob
 	err := p.codeCache.Walk(&p.schema.blob, func(blobs []codecache.Blob) error {
 		for _, b := range blobs {
-			if p.kinds.Of(b.Name) == codecache.KindAdapter {
+			if p.kinds.Lookup(b.Name) == codecache.KindAdapter {
 				adapter = &b
 			}
 		}
@@ -27,7 +27,7 @@ func TestAdapterByKind(t *testing.T) {
 	rename(t, r, "I2C/C2I adapters", "LI")
 	r.withKind(t, p.schema.blob.Kind.At(adapter.Addr), byte(p.schema.blob.AdapterKind))
 	p = r.attach(t, nil)
-	if kind := p.kinds.Of(adapter.Name); kind != codecache.KindStub {
+	if kind := p.kinds.Lookup(adapter.Name); kind != codecache.KindStub {
 		t.Fatalf("the name is still that of kind %d", kind)
 	}
 	frames, err := p.Lookup(vmruntime.Site{Kind: vmruntime.Stub, PC: adapter.Begin})

@@ -157,7 +157,7 @@ func (p *Process) listedThreads(list, most uint64) (threads []uint64, err error)
 	if err != nil {
 		return nil, err
 	}
-	table, err := p.memory.Bytes(s.listThreads.Of(header), vmstructs.WordSize*min(most, s.listLength.Of(header)))
+	table, err := p.memory.Bytes(s.listThreads.Read(header), vmstructs.WordSize*min(most, s.listLength.Read(header)))
 	for ; len(table) >= vmstructs.WordSize; table = table[vmstructs.WordSize:] {
 		threads = append(threads, vmstructs.Number(table[:vmstructs.WordSize]))
 	}

@@ -68,9 +68,9 @@ func (p *Process) States(list []vmruntime.Compilation) ([]vmruntime.CodeState, e
 		header, ok := headers.Bytes(i)
 		switch {
 		case !ok: // CodeUnknown
-		case uint32(id.Of(header))&codecache.VersionMask != list[i].Version:
+		case uint32(id.Read(header))&codecache.VersionMask != list[i].Version:
 			states[i] = vmruntime.CodeFreed
-		case state.SignedOf(header) == codeInUse:
+		case state.ReadSigned(header) == codeInUse:
 			states[i] = vmruntime.CodeInUse
 		default:
 			states[i] = vmruntime.CodeGivenUp

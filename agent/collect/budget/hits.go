@@ -78,12 +78,12 @@ func (e *TooHotError) Error() string {
 	return fmt.Sprintf("probe %s is hit %s times a second; only counting the hits, at %s us each, takes %s of a CPU, "+
 		"more than half of the budget of %s: choose a probe with fewer hits, or a --budget above %s", l.Probe,
 		thousands(l.Hits),
-		significant(l.Count.Seconds()*1e6), percent(l.counting()), e.Allowance.of(l.CPUs),
+		significant(l.Count.Seconds()*1e6), percent(l.counting()), e.Allowance.describe(l.CPUs),
 		percent(l.counting()/maxCounting*e.Allowance.Share/e.Allowance.part()/l.CPUs))
 }
 
-// of describes the allowance of the probe if the processes use that many CPUs.
-func (b Allowance) of(cpus float64) string {
+// describe returns the allowance as text of the probe if the processes use that many CPUs.
+func (b Allowance) describe(cpus float64) string {
 	if b.Share*cpus < b.Least {
 		return percent(b.CPUs(cpus)) + " of a CPU"
 	}

@@ -68,7 +68,7 @@ func (e *Engines) govern() (stop func()) {
 
 // tune sets all rates.
 func (e *Engines) tune() {
-	e.meet()
+	e.recordConnected()
 	e.Owner.Do(func(s *fold.State) {
 		for _, g := range e.governed {
 			g.count(s)

@@ -37,7 +37,7 @@ func (own *engine) look(finder calls.GuestFinder, p *guest.Process) {
 	if p.Exited.Load() || !e.Wanted(p.PID) {
 		return
 	}
-	s := own.shown.Of(p)
+	s := own.shown.Get(p)
 	if s.done {
 		return
 	}
@@ -66,8 +66,8 @@ func (e *Engines) Leave(p *guest.Process) {
 	}
 }
 
-// meet records which processes are connected to engines.
-func (e *Engines) meet() {
+// recordConnected records which processes are connected to engines.
+func (e *Engines) recordConnected() {
 	connected := make([]map[int]string, len(e.running))
 	for i, own := range e.running {
 		if connector, ok := own.Engine.(calls.Connector); ok {

@@ -115,7 +115,7 @@ func (e *Source) classNames(
 // addExact adds the counted objects of a process, in rows without a context. The caller holds the
 // State of the events: the release of another window reads their frames.
 func addExact(s *fold.EventSet, counts map[uint64]bpf.ClassCount, names map[uint64]string) {
-	r := s.Of(profile.Allocations)
+	r := s.ByKind(profile.Allocations)
 	for klass, n := range counts {
 		key := fold.EventKey{Context: cct.Root, EventLabels: profile.EventLabels{Class: names[klass],
 			What: profile.ExactAllocations}}

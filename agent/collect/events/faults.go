@@ -59,7 +59,7 @@ func (e *Source) lookUpLater(s *fold.State, p *fold.Process, o *bpf.Observation,
 		f.fold(s)
 		return true
 	}
-	s.Hurry(p)
+	s.Expedite(p)
 	return true
 }
 
@@ -118,8 +118,8 @@ func (q *faultQueue) add(f fault) bool {
 	return true
 }
 
-// of returns the faults of a process, which stay in the queue until they are done.
-func (q *faultQueue) of(p *guest.Process) []fault {
+// pending returns the faults of a process, which stay in the queue until they are done.
+func (q *faultQueue) pending(p *guest.Process) []fault {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return slices.Clip(q.waiting[p])

@@ -72,7 +72,7 @@ func TestFollowedWaitWeight(t *testing.T) {
 	e.waits.finish(s, window, []bpf.Away{a}, window.Ended)
 	var sum, exact time.Duration
 	for _, r := range window.Events {
-		for key, sums := range r.Of(profile.OffCPU).Rows {
+		for key, sums := range r.ByKind(profile.OffCPU).Rows {
 			sum += time.Duration(sums.Values[1])
 			if key.Value == "" {
 				exact += time.Duration(sums.Values[1])

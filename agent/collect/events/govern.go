@@ -312,16 +312,16 @@ func (e *Probes) kinds() int {
 // attached; mu is held.
 func (e *Probes) hitsOf(p *attachedPlan) (sum uint64, err error) {
 	var perCPU []bpf.ProbeCount
-	var told, freed, releases uint64
+	var recorded, freed, releases uint64
 	for _, cookie := range p.cookies {
 		if err := e.Programs.ProbeCounts.Lookup(cookie, &perCPU); err != nil {
 			return 0, fmt.Errorf("read hits of a probe: %w", err)
 		}
 		for _, n := range perCPU {
-			sum, told, freed, releases = sum+n.Hits, told+n.Told, freed+n.Free, releases+n.Releases
+			sum, recorded, freed, releases = sum+n.Hits, recorded+n.Told, freed+n.Free, releases+n.Releases
 		}
 	}
-	p.noteRecords(told, freed, releases)
+	p.noteRecords(recorded, freed, releases)
 	return sum, nil
 }
 
@@ -331,14 +331,14 @@ const fairlyMany = 64
 // noteRecords computes how many records a hit has: none if it found a free monitor, and one more
 // for each release of the lock while the thread waits. The counts start when the probes are first
 // attached.
-func (p *attachedPlan) noteRecords(told, freed, releases uint64) {
-	if told < p.told+fairlyMany {
+func (p *attachedPlan) noteRecords(recorded, freed, releases uint64) {
+	if recorded < p.recorded+fairlyMany {
 		return
 	}
-	n := float64(told - p.told)
+	n := float64(recorded - p.recorded)
 	free := min(float64(freed-p.freed)/n, 1) // the counts of a hit are not read together
 	p.extra = float64(releases-p.releases)/n - free
-	p.told, p.freed, p.releases = told, freed, releases
+	p.recorded, p.freed, p.releases = recorded, freed, releases
 }
 
 // recordTime returns the average time for the records of a hit that may have one; not all of them

@@ -84,7 +84,7 @@ func (e *Source) lockExtent(
 	}
 	if i := slices.IndexFunc(all, func(e *profile.Events) bool { return e.Kind == profile.Locks }); i >= 0 {
 		events := all[i]
-		all, recorded, unplaced := w.EventSet(p).Of(profile.Locks).LockTimes(covered)
+		all, recorded, unplaced := w.EventSet(p).ByKind(profile.Locks).LockTimes(covered)
 		for i := range events.Rows {
 			if row := &events.Rows[i]; !events.Kind.Apart(&row.EventLabels) {
 				x.There += row.Values[events.Kind.Main()]
@@ -94,7 +94,7 @@ func (e *Source) lockExtent(
 		miss(all-recorded, lockThinned)
 		miss(x.There-all, lockPartly)
 		miss(unplaced, lockUnplaced)
-		if w.EventSet(p).Of(profile.Locks).LacksLong(covered) {
+		if w.EventSet(p).ByKind(profile.Locks).LacksLong(covered) {
 			x.Miss(0, lockLong)
 		}
 	}

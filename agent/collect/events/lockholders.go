@@ -175,7 +175,7 @@ func (e *Source) handleRelease(s *fold.State, o *bpf.Observation) (ok bool) {
 	if o.Seen.Count < 1 {
 		return false
 	}
-	p := e.meet(s, o)
+	p := e.observedProcess(s, o)
 	e.stack = observedStack(e.stack[:0], o, p.Attachment.Load())
 	e.holders.release(lockID{p, o.Seen.Values[0]}, o.Time, &fold.Waker{
 		Process: p, PID: o.Pid, TID: o.Tid, Thread: p.NameOf(o.Tid, o.Comm), Epoch: o.ClassEpoch, Stack: e.stack,

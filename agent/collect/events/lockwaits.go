@@ -24,7 +24,7 @@ import (
 // lockWaits are waits for locks that have not ended. The kernel side records a wait when it ends,
 // and knows which have begun; a window that ends before has the part until then, with the thread's
 // stack, which is read from outside. Of waits that had begun before the probes came, the VM's list
-// of threads says so, and the kernel side is told: from then on they are as others.
+// of threads says so, and the kernel side is notified: from then on they are as others.
 type lockWaits struct {
 	services *source.Services
 	stacks   *waitStacks

@@ -57,7 +57,7 @@ func (e *Source) Handle(s *fold.State, raw []byte) {
 		c.folded++
 		return
 	}
-	p := e.meet(s, o)
+	p := e.observedProcess(s, o)
 	e.stack = observedStack(e.stack[:0], o, p.Attachment.Load())
 	part, ok := e.Covers.Part(o)
 	if !ok {
@@ -131,11 +131,11 @@ func (e *Source) Handle(s *fold.State, raw []byte) {
 	c.folded++
 }
 
-// meet returns the process of an observation, which may say something new of it.
-func (e *Source) meet(s *fold.State, o *bpf.Observation) *fold.Process {
+// observedProcess returns the process of an observation, which may say something new of it.
+func (e *Source) observedProcess(s *fold.State, o *bpf.Observation) *fold.Process {
 	p := s.Process(o.Header)
 	s.Unloaded(p, o.ClassEpoch)
-	if p.Meet(&o.Sample) {
+	if p.ObserveThread(&o.Sample) {
 		s.Dirty[p] = struct{}{}
 	}
 	return p

@@ -112,13 +112,13 @@ func TestDescribe(t *testing.T) {
 		{"instructions", with(values(9_999_991), func(o *bpf.ProbeObservation) {
 			o.What, o.Probe = bpf.ObservedOverflow, bpf.ProbeInstructions
 		}), "", "cpi: 0 9999991 0"},
-		{"nothing", values(), "", "not told"},
-		{"what nobody knows", with(values(), kind(77, 0, 1)), "", "not told"},
+		{"nothing", values(), "", "not recorded"},
+		{"what nobody knows", with(values(), kind(77, 0, 1)), "", "not recorded"},
 		{"a place that nobody knows", with(allocated, at(251)), "A", "alloc A young: 16384 262144 0"},
 	} {
 		var e fold.Event
 		o := bpf.Observation{Seen: &c.seen, Text: []byte(c.text)}
-		got := "not told"
+		got := "not recorded"
 		if describe(&o, &e, hotspot.ClassName) {
 			l := e.Labels
 			got = strings.Join(slices.DeleteFunc([]string{e.Kind.String(), l.Class, l.Place, l.What, l.Collector},
@@ -266,7 +266,7 @@ func TestObservationIdentity(t *testing.T) {
 		t.Errorf("received %d, folded %d, discarded %v", c.received, c.folded, c.discarded)
 	}
 	for p, s := range w.Events {
-		if contexts := contextsOf(&s.Of(profile.Allocations).Tree); p.PID != int(java.PID) ||
+		if contexts := contextsOf(&s.ByKind(profile.Allocations).Tree); p.PID != int(java.PID) ||
 			!maps.Equal(contexts, map[string]uint64{"a:1 b:2": 2}) {
 			t.Errorf("process %d: %v", p.PID, contexts)
 		}

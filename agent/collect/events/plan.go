@@ -40,7 +40,7 @@ type attachedPlan struct {
 	fixed    bool          // so many are wanted, whatever it costs
 	perf     bool          // a plan of perf events: nothing is attached to the library, and it is observed all the time
 	hits     uint64        // hits when they were last read
-	told     uint64        // hits that were to be recorded, when extra was last computed
+	recorded uint64        // hits that were to be recorded, when extra was last computed
 	freed    uint64        // those among them that found a free monitor
 	releases uint64        // records of releases of locks then
 	extra    float64       // how many more records a hit had recently than the one that it may have

@@ -54,7 +54,7 @@ func TestRemovePlans(t *testing.T) {
 		if k.hits(t) != before || len(k.plans) != 0 {
 			t.Fatal("a plan that was removed is hit")
 		}
-		if _, ok := k.values.of(cookie); ok {
+		if _, ok := k.values.get(cookie); ok {
 			t.Fatal("a cookie that was given back still has values")
 		}
 	}

@@ -201,7 +201,7 @@ func (e *Source) NeedNames(_ *fold.State, of fold.NamesOf) {
 
 // BeforeNames looks up the objects of page faults. It comes before the names, as objects move.
 func (e *Source) BeforeNames(p *guest.Process) {
-	if faults := e.faults.of(p); len(faults) > 0 {
+	if faults := e.faults.pending(p); len(faults) > 0 {
 		e.services.Resolver.Begin(guest.StageObjects, p)
 		e.lookUpFaults(p, faults)
 	}
@@ -216,7 +216,7 @@ func (e *Source) Attached(p *guest.Process, g *guest.VM, m *proc.Mapping) {
 }
 
 // LeftAlone folds page faults without their objects.
-func (e *Source) LeftAlone(p *guest.Process) { e.foldFaults(p, e.faults.of(p)) }
+func (e *Source) LeftAlone(p *guest.Process) { e.foldFaults(p, e.faults.pending(p)) }
 
 // A snapshot is the counts of events since the agent started.
 type snapshot struct {
@@ -250,9 +250,9 @@ func (e *Source) Count() func(*fold.State) any {
 	}
 }
 
-// of returns the snapshot of events from one of all sources; the zero value if there is none.
-func (e *Source) of(s *source.Snapshot) snapshot {
-	own, _ := s.Of[e].(snapshot)
+// snapshotIn returns the snapshot of events from one of all sources; the zero value if there is none.
+func (e *Source) snapshotIn(s *source.Snapshot) snapshot {
+	own, _ := s.BySource[e].(snapshot)
 	return own
 }
 
@@ -277,7 +277,7 @@ func (e *Source) Report(c *bpf.Counts, s *profile.Stats) {
 
 // Fill implements source.Filler.
 func (e *Source) Fill(ctx context.Context, w *source.Closed, p *profile.Profile) source.Part {
-	before, after := e.of(&w.Before), e.of(&w.After)
+	before, after := e.snapshotIn(&w.Before), e.snapshotIn(&w.After)
 	p.EventCounts = eventCountsSince(&w.Before.Kernel, &w.After.Kernel, before.received, after.received, e.TrapTime())
 	e.countObjects(ctx, w, before.allocated, after.allocated, p)
 	var totals map[*guest.Process]*counted
@@ -311,7 +311,7 @@ func (e *Source) addNamed(
 			if s == nil {
 				s = &fold.EventSet{}
 			}
-			s.Of(profile.Allocations) // though nothing was observed
+			s.ByKind(profile.Allocations) // though nothing was observed
 		}
 		if note := c.note(p.Process); note != "" {
 			out.Notes = append(out.Notes, note)

@@ -48,7 +48,7 @@ func TestAddTimes(t *testing.T) {
 			w.addTimes(s, window, []bpf.Away{tt.second}, 30*second)
 			var got []profile.ThreadTime
 			for _, set := range window.Events {
-				got = append(got, set.Of(profile.OffCPU).ThreadTimes()...)
+				got = append(got, set.ByKind(profile.OffCPU).ThreadTimes()...)
 			}
 			if len(got) != len(tt.want)/2 {
 				t.Fatalf("%+v, want %v", got, tt.want)

@@ -72,7 +72,7 @@ func (v *valueSites) forget(cookies []uint32) {
 	}
 }
 
-func (v *valueSites) of(cookie uint32) (valueSite, bool) {
+func (v *valueSites) get(cookie uint32) (valueSite, bool) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	s, ok := v.sites[cookie]
@@ -97,7 +97,7 @@ var librariesLoad = retry.Backoff{First: 50 * time.Millisecond, Limit: 9}
 func (e *Probes) Finds(maps proc.Maps) bool {
 	for _, w := range e.watches {
 		for i := range maps {
-			if w.spec.In(maps[i].Path) {
+			if w.spec.MatchesFile(maps[i].Path) {
 				return true
 			}
 		}
@@ -111,7 +111,7 @@ func (e *Probes) lookForValues(p *guest.Process) {
 	if len(e.watches) == 0 {
 		return
 	}
-	again := e.loading.Of(p)
+	again := e.loading.Get(p)
 	if again.First == 0 {
 		*again = librariesLoad
 	}
@@ -123,7 +123,7 @@ func (e *Probes) lookForValues(p *guest.Process) {
 	for i := range maps {
 		m := &maps[i]
 		for _, w := range e.watches {
-			if !m.Exec || m.Path == "" || !w.spec.In(m.Path) {
+			if !m.Exec || m.Path == "" || !w.spec.MatchesFile(m.Path) {
 				continue
 			}
 			if files++; files > maxValueFiles {
@@ -289,7 +289,7 @@ func (e *Probes) attachValues(found valuePlan, f *os.File) (*attachedPlan, error
 // a value if there is none to read. Otherwise the events equal base. It returns false if the
 // observation is of an unknown probe.
 func (e *Probes) ValueEvents(o *bpf.Observation, base fold.Event, add func(*fold.Event)) bool {
-	site, ok := e.values.of(o.Seen.Probe)
+	site, ok := e.values.get(o.Seen.Probe)
 	if !ok {
 		return false
 	}

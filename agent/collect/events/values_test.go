@@ -40,7 +40,7 @@ func TestValueEvents(t *testing.T) {
 	}
 	three, none := site("func:f=rdi:s32,rsi,rdx:str/3"), site("func:g/3")
 	long := strings.Repeat("é", 80)
-	told := func(cookie uint32, failed uint8, text string, values ...uint64) (events []string) {
+	described := func(cookie uint32, failed uint8, text string, values ...uint64) (events []string) {
 		t.Helper()
 		seen := bpf.ProbeObservation{What: bpf.ObservedValues, Probe: cookie, Every: 3, Failed: failed,
 			Count: uint8(len(values))}
@@ -54,7 +54,7 @@ func TestValueEvents(t *testing.T) {
 			events = append(events, fmt.Sprintf("%s %s: %.0f %.0f nth=%d", e.Labels.Probe, e.Labels.Value,
 				e.Sums.Values[0], e.Sums.Values[1], e.Nth))
 		}) {
-			return []string{"not told"}
+			return []string{"not recorded"}
 		}
 		return events
 	}
@@ -63,17 +63,17 @@ func TestValueEvents(t *testing.T) {
 		got  []string
 		want []string
 	}{
-		{"three values", told(three, 0, "text", 1<<64-5, 100, 4), []string{
+		{"three values", described(three, 0, "text", 1<<64-5, 100, 4), []string{
 			"func:f=rdi:s32 -7--4: 3 -15 nth=0", "func:f=rsi 64-127: 3 300 nth=1", "func:f=rdx:str text: 3 0 nth=2"}},
-		{"one cannot be read", told(three, 2, "", 1, 100, 0), []string{
+		{"one cannot be read", described(three, 2, "", 1, 100, 0), []string{
 			"func:f=rdi:s32 1: 3 3 nth=0", "func:f=rsi (unreadable): 3 0 nth=1", "func:f=rdx:str : 3 0 nth=2"}},
-		{"fewer than were asked for", told(three, 0, "", 1), []string{
+		{"fewer than were asked for", described(three, 0, "", 1), []string{
 			"func:f=rdi:s32 1: 3 3 nth=0", "func:f=rsi (unreadable): 3 0 nth=1",
 			"func:f=rdx:str (unreadable): 3 0 nth=2"}},
-		{"a long text", told(three, 0, long, 1, 1, uint64(len(long))), []string{
+		{"a long text", described(three, 0, long, 1, 1, uint64(len(long))), []string{
 			"func:f=rdi:s32 1: 3 3 nth=0", "func:f=rsi 1: 3 3 nth=1", "func:f=rdx:str " + long[:100] + "…: 3 0 nth=2"}},
-		{"no values", told(none, 0, ""), []string{"func:g : 3 0 nth=0"}},
-		{"a probe that nobody attached", told(99, 0, ""), []string{"not told"}},
+		{"no values", described(none, 0, ""), []string{"func:g : 3 0 nth=0"}},
+		{"a probe that nobody attached", described(99, 0, ""), []string{"not recorded"}},
 	} {
 		if !slices.Equal(c.got, c.want) {
 			t.Errorf("%s:\n%q, want\n%q", c.name, c.got, c.want)

@@ -217,12 +217,12 @@ func (e *Probes) lookForVirtual(p *guest.Process) {
 	ran, err := vm.RanVirtualThreads()
 	e.config.Resolver.CountRead(err)
 	if ran {
-		e.virtual.Of(p).Store(true)
+		e.virtual.Get(p).Store(true)
 	}
 }
 
 // ranVirtual reports whether virtual threads have run in p.
-func (e *Probes) ranVirtual(p *guest.Process) bool { return e.virtual.Of(p).Load() }
+func (e *Probes) ranVirtual(p *guest.Process) bool { return e.virtual.Get(p).Load() }
 
 // followsVirtual reports whether waits of p's virtual threads are observed.
 func (e *Probes) followsVirtual(p *guest.Process) bool {

@@ -56,13 +56,13 @@ func virtualKind(monitor bool) int {
 	return virtualParks
 }
 
-// of reports whether the lengths of waits of that kind are taken from surveys.
-func (s *survey) of(kind int) bool { return s != nil && !s.failed() && s.until[kind] != 0 }
+// coversKind reports whether the lengths of waits of that kind are taken from surveys.
+func (s *survey) coversKind(kind int) bool { return s != nil && !s.failed() && s.until[kind] != 0 }
 
 // covers reports whether the length of a wait that began then is taken from surveys, or from what
 // slices see of it.
 func (s *survey) covers(kind int, sliced bool, begin uint64) bool {
-	return !s.failed() && (sliced || s.of(kind) && time.Duration(begin) >= s.since[kind])
+	return !s.failed() && (sliced || s.coversKind(kind) && time.Duration(begin) >= s.since[kind])
 }
 
 // failed reports whether no more are tried.
@@ -82,7 +82,7 @@ func (s *survey) lack() string {
 }
 
 // any reports whether lengths of waits are.
-func (s *survey) any() bool { return s.of(virtualParks) || s.of(virtualBlocks) }
+func (s *survey) any() bool { return s.coversKind(virtualParks) || s.coversKind(virtualBlocks) }
 
 // Bounds of surveys.
 const (
@@ -221,7 +221,7 @@ func (e *Source) toSurvey() map[*guest.Process]bool {
 		}
 		for _, of := range plans {
 			s := e.surveys[of.process]
-			if of.sliced != 0 && !s.of(of.kind) && !s.failed() {
+			if of.sliced != 0 && !s.coversKind(of.kind) && !s.failed() {
 				if s == nil {
 					s = &survey{}
 					e.surveys[of.process] = s
@@ -294,7 +294,7 @@ func (e *Source) surveyOne(ctx context.Context, p *guest.Process) error {
 		s.each(p, now, func(epoch uint32, event *fold.Event) { st.AddEvent(of, uint32(p.PID), epoch, event) })
 		s.looks(now, false, func(l *fold.Look) { st.AddLook(of, l) })
 		for kind := range s.until {
-			if s.of(kind) {
+			if s.coversKind(kind) {
 				s.until[kind] = now
 			}
 		}
@@ -308,7 +308,7 @@ func (s *survey) each(p *guest.Process, then time.Duration, do func(epoch uint32
 	for i := range s.last.waiting {
 		v := &s.last.waiting[i]
 		from := s.until[v.kind()]
-		if s.seen == 0 || !s.of(v.kind()) || from >= then {
+		if s.seen == 0 || !s.coversKind(v.kind()) || from >= then {
 			continue
 		}
 		event, epoch := v.event(p)
@@ -346,7 +346,7 @@ func (s *survey) threads(kind int) (sum float64) {
 // window already.
 func (s *survey) looks(then time.Duration, again bool, do func(*fold.Look)) {
 	for kind, from := range s.until {
-		if s.seen == 0 || !s.of(kind) || from >= then {
+		if s.seen == 0 || !s.coversKind(kind) || from >= then {
 			continue
 		}
 		do(&fold.Look{Monitor: kind == virtualBlocks, Since: from, Until: then, Waiting: s.threads(kind),
@@ -470,7 +470,7 @@ func (e *Source) seedWait(of *virtualPlan, v *waitingVirtual, now time.Duration)
 	event.Every = frozen.Every
 	kept := false
 	e.services.Owner.Do(func(s *fold.State) {
-		if p := s.Table[of.process.PID]; p != nil && p.Process == of.process && !e.surveys[of.process].of(of.kind) {
+		if p := s.Table[of.process.PID]; p != nil && p.Process == of.process && !e.surveys[of.process].coversKind(of.kind) {
 			kept = e.virtuals.keep(s, virtualThread{p, v.id}, &virtualWait{event: event, epoch: epoch,
 				begin: frozen.Begin})
 		}

@@ -21,7 +21,7 @@ import (
 
 // locksOf returns the sums of a window's waits for locks.
 func locksOf(w *fold.Window, p *fold.Process) (sum fold.EventSums) {
-	for row := range maps.Values(w.EventSet(p).Of(profile.Locks).Rows) {
+	for row := range maps.Values(w.EventSet(p).ByKind(profile.Locks).Rows) {
 		sum.Add(row)
 	}
 	return sum
@@ -51,7 +51,7 @@ func TestSurvey(t *testing.T) {
 		got.Values[1] != 0 {
 		t.Errorf("the second window has %+v, want %v ns of waits that are counted elsewhere", got, want)
 	}
-	if nobody := (*survey)(nil); nobody.any() || nobody.failed() || (&survey{fails: mostFailures}).of(virtualParks) {
+	if nobody := (*survey)(nil); nobody.any() || nobody.failed() || (&survey{fails: mostFailures}).coversKind(virtualParks) {
 		t.Error("lengths come from no survey")
 	}
 	var names int

@@ -59,7 +59,7 @@ func TestFinishWaits(t *testing.T) {
 			}
 			w.finish(s, window, []bpf.Away{tt.away}, window.Ended)
 			var known, unknown time.Duration
-			for key, sums := range window.Events[p].Of(profile.OffCPU).Rows {
+			for key, sums := range window.Events[p].ByKind(profile.OffCPU).Rows {
 				if key.Place != cause.Blocked {
 					t.Errorf("state %q", key.Place)
 				}
@@ -93,7 +93,7 @@ func TestFinishWaitsAfterStop(t *testing.T) {
 	w.handle(s, p, waited, &fold.Event{TID: 8, Stack: []guest.RawFrame{wait}})
 	w.handle(s, p, stopped, &fold.Event{TID: 8, Stack: []guest.RawFrame{stop}})
 	w.finish(s, window, []bpf.Away{awaySince(8, 13*second, 5)}, window.Ended)
-	r := window.Events[p].Of(profile.OffCPU)
+	r := window.Events[p].ByKind(profile.OffCPU)
 	got := map[guest.RawFrame]time.Duration{}
 	for key, sums := range r.Rows {
 		got[r.Tree.Node(key.Context).Key] += time.Duration(sums.Values[1])
@@ -145,7 +145,7 @@ func TestHandleWokenWait(t *testing.T) {
 				t.Fatal(wanted, ok)
 			}
 			sums := map[string]time.Duration{}
-			for key, row := range window.Events[p].Of(profile.OffCPU).Rows {
+			for key, row := range window.Events[p].ByKind(profile.OffCPU).Rows {
 				sums[key.Place] += time.Duration(row.Values[1])
 			}
 			if sums[cause.Blocked] != tt.blocked || sums[cause.Runnable] != tt.queued {
@@ -338,7 +338,7 @@ func TestWaitEndsWhileStacksAreRead(t *testing.T) {
 		e.waits.finish(s, window, away, window.Ended)
 		var sum time.Duration
 		for _, r := range window.Events {
-			for _, sums := range r.Of(profile.OffCPU).Rows {
+			for _, sums := range r.ByKind(profile.OffCPU).Rows {
 				sum += time.Duration(sums.Values[1])
 			}
 		}

@@ -234,7 +234,7 @@ func (e *Source) learn(s *fold.State, tried []askedThread, records [][]byte) {
 		if l := e.waits.last[o.Tid]; l != nil && l.born >= o.Seen.Values[bpf.WaitSince] && !l.still {
 			continue // it has gone on since, and its record has been added
 		}
-		p := e.meet(s, &o)
+		p := e.observedProcess(s, &o)
 		event := fold.Event{TID: o.Tid, Thread: p.NameOf(o.Tid, o.Comm), Comm: o.Comm,
 			Stack: observedStack(nil, &o, p.Attachment.Load())}
 		e.waits.keep(p, &o, &event, cause.Blocked)

@@ -139,7 +139,7 @@ func (e *Source) handleWaker(s *fold.State, o *bpf.Observation) (ok bool) {
 	if seen.Flags&bpf.WakerChosen != 0 {
 		p := s.Process(o.Header)
 		s.Unloaded(p, o.ClassEpoch)
-		if p.Meet(&o.Sample) {
+		if p.ObserveThread(&o.Sample) {
 			s.Dirty[p] = struct{}{}
 		}
 		by.Process, by.Thread, attachment = p, p.NameOf(o.Tid, o.Comm), p.Attachment.Load()

@@ -109,7 +109,7 @@ func (r *Events) divide(a *Allocated, covered *CoveredParts) *division {
 			continue
 		}
 		main := profile.Allocations.Main()
-		t := d.of(key.tid)
+		t := d.thread(key.tid)
 		t.known += sums.Known[main]
 		t.estimated += covered.factor(profile.Allocations, key.cover) * (sums.Values[main] - sums.Known[main])
 	}
@@ -149,8 +149,8 @@ func (r *Events) divide(a *Allocated, covered *CoveredParts) *division {
 	return d
 }
 
-// of is the thread of a row.
-func (d *division) of(tid uint32) *dividedThread {
+// thread returns the thread of a row.
+func (d *division) thread(tid uint32) *dividedThread {
 	if t := d.threads[tid]; t != nil {
 		return t
 	}
@@ -159,7 +159,7 @@ func (d *division) of(tid uint32) *dividedThread {
 
 // scale scales the sums of a row; factor is what its estimates are multiplied by otherwise.
 func (d *division) scale(key *EventKey, sums *EventSums, factor float64) EventSums {
-	known, estimated := d.of(key.tid).factors()
+	known, estimated := d.thread(key.tid).factors()
 	out := *sums
 	for i := range out.Values {
 		out.Values[i] = known*sums.Known[i] + factor*estimated*(sums.Values[i]-sums.Known[i])

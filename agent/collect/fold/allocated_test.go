@@ -69,7 +69,7 @@ func TestAllocatedDivided(t *testing.T) {
 	}
 	// Nothing was observed at all.
 	var none EventSet
-	none.Of(profile.Allocations)
+	none.ByKind(profile.Allocations)
 	all, extents = none.Profile(names, 0, &CoveredParts{}, a)
 	if rows := all[0].Rows; extents[0].Observed != 0 || total(all[0]) != a.Total() || rows[0].Class != profile.NoSite {
 		t.Errorf("without events: %+v, %+v", rows, extents[0])

@@ -85,7 +85,7 @@ func (s *CallSet) Profile(names guest.Names, rates map[string]profile.Rate) []*p
 // nameEdge names a call: from the innermost method at its return address to the method of the
 // entered code.
 func nameEdge(names guest.Names, caller, callee guest.RawFrame) profile.Edge {
-	from, to := names.Of(caller), names.Of(callee)
+	from, to := names.Lookup(caller), names.Lookup(callee)
 	e := profile.Edge{Caller: guest.Marker("[unknown]"), Callee: guest.Marker("[unknown]"),
 		Site: profile.Site{Offset: -1}}
 	if n := len(to.Symbols); n > 0 {

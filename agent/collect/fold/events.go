@@ -108,8 +108,8 @@ type Event struct {
 // that, not for a number of events.
 const Moment = math.MaxUint32
 
-// Of returns the events of one kind, to which more may be added.
-func (s *EventSet) Of(kind profile.EventKind) *Events {
+// ByKind returns the events of one kind, to which more may be added.
+func (s *EventSet) ByKind(kind profile.EventKind) *Events {
 	if s[kind] == nil {
 		s[kind] = &Events{
 			Tree: Tree{Limit: maxEventContexts}, Rows: map[EventKey]*EventSums{}, threads: map[namedThread]string{},
@@ -129,7 +129,7 @@ func (s *EventSet) Add(e *Event) (fresh bool) {
 
 // add is Add, and returns the row that has the event.
 func (s *EventSet) add(e *Event) (row *EventSums, fresh bool) {
-	r := s.Of(e.Kind)
+	r := s.ByKind(e.Kind)
 	n := r.Tree.Len()
 	weight := uint64(1)
 	if e.Nth > 0 {

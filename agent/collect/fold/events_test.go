@@ -85,7 +85,7 @@ func TestEventSet(t *testing.T) {
 	if !slices.Equal(got, want) {
 		t.Errorf("rows\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
-	if total := s.Of(profile.Allocations).Tree.Total(); total != 7 {
+	if total := s.ByKind(profile.Allocations).Tree.Total(); total != 7 {
 		t.Errorf("the tree has %d events, want 7", total)
 	}
 	var named int
@@ -110,7 +110,7 @@ func TestEventSetFull(t *testing.T) {
 	late := value("late")
 	late.Labels.Probe, late.Labels.Value = "f", "16-31"
 	s.Add(late)
-	r := s.Of(profile.Allocations)
+	r := s.ByKind(profile.Allocations)
 	if r.overflow != beyond+1 || len(r.Rows) != MaxEventRows+2 {
 		t.Errorf("%d events without labels, %d rows; want %d, %d", r.overflow, len(r.Rows), beyond+1, MaxEventRows+2)
 	}

@@ -156,7 +156,7 @@ func (w *Window) AddLook(p *Process, l *Look) {
 	if !w.Wants(p.PID) || length <= 0 {
 		return
 	}
-	w.EventSet(p).Of(profile.Locks).looked(l.Monitor).add(l, length)
+	w.EventSet(p).ByKind(profile.Locks).looked(l.Monitor).add(l, length)
 }
 
 func (s *lookSums) add(l *Look, length time.Duration) {

@@ -180,11 +180,11 @@ func TestSubmitDue(t *testing.T) {
 		s.Unloaded(old, 1)
 		work(1)
 		expect("work of a VM that has not unloaded classes again")
-		s.Hurry(old)
+		s.Expedite(old)
 		if !s.Urgent() {
-			t.Error("work in a hurry is not urgent")
+			t.Error("expedited work is not urgent")
 		}
-		expect("work in a hurry", 1)
+		expect("expedited work", 1)
 		work(1)
 		s.Retire(old)
 		expect("a process that has ended", 1)

@@ -36,7 +36,7 @@ type Process struct {
 	lingering  bool          // names were in use when they should have been forgotten: the next Trim forgets them
 	renewed    time.Duration // when it was noticed, or its VM last unloaded classes, CLOCK_MONOTONIC
 	submitted  time.Duration // when a worker last got it from the drainer, CLOCK_MONOTONIC
-	hurried    bool          // it does not wait for the next time
+	expedited  bool          // it does not wait for the next time
 }
 
 const (
@@ -143,19 +143,19 @@ func (p *Process) called(comm []byte) {
 	}
 }
 
-// Meet records a sample's thread. It reports whether a worker should read the VM's list of threads,
+// ObserveThread records a sample's thread. It reports whether a worker should read the VM's list of threads,
 // or their names, now.
-func (p *Process) Meet(s *bpf.Sample) bool {
+func (p *Process) ObserveThread(s *bpf.Sample) bool {
 	now := time.Duration(s.Time)
 	if s.Tid == s.Pid { // the name of the first thread is that of the process
 		p.called(s.Comm)
 	}
 	nameless := p.MissesThreadName(s.Tid, s.Comm, now)
-	return p.stranger(s, now) || nameless
+	return p.missesThread(s, now) || nameless
 }
 
-// stranger reports whether a worker should read the VM's list of threads now.
-func (p *Process) stranger(s *bpf.Sample, now time.Duration) bool {
+// missesThread reports whether a worker should read the VM's list of threads now.
+func (p *Process) missesThread(s *bpf.Sample, now time.Duration) bool {
 	next, st := p.ThreadsDue(), &p.strangers
 	if next == 0 {
 		return false
@@ -197,7 +197,7 @@ func (p *Process) Profile(threads map[ThreadKey]*Thread, c *profile.Counts) *pro
 				continue
 			}
 			tally(raw, names, c)
-			tree := cct.Map(raw, func(r guest.RawFrame) []symbol.Symbol { return names.Of(r).Symbols })
+			tree := cct.Map(raw, func(r guest.RawFrame) []symbol.Symbol { return names.Lookup(r).Symbols })
 			out.Threads = append(out.Threads, &profile.Thread{TID: key.TID(),
 				Name: p.NameOf(uint32(key.TID()), name[:]), Stopped: key.Stopped(),
 				Context: profile.Certainty(certainty), Tree: tree})
@@ -213,7 +213,7 @@ func tally(t *cct.Tree[guest.RawFrame], names guest.Names, c *profile.Counts) {
 		if id == cct.Root {
 			continue
 		}
-		name := names.Of(n.Key)
+		name := names.Lookup(n.Key)
 		if name.Stale {
 			c.Stale += totals[id]
 		}

@@ -16,7 +16,7 @@ func TestStrangers(t *testing.T) {
 	meet := func(at time.Duration, tid uint32, flags uint8, want bool) {
 		t.Helper()
 		s := &bpf.Sample{Header: &bpf.Header{Time: uint64(at), Tid: tid}, Flags: flags}
-		if got := p.Meet(s); got != want || p.TakeThreadsWanted() != want {
+		if got := p.ObserveThread(s); got != want || p.TakeThreadsWanted() != want {
 			t.Errorf("thread %d at %v: %v, want %v", tid, at, got, want)
 		}
 	}
@@ -32,7 +32,7 @@ func TestStrangers(t *testing.T) {
 	meet(time.Second+strangersPeriod, 1, unknown, true)
 
 	for tid := range uint32(2 * maxStrangers) {
-		p.Meet(&bpf.Sample{Header: &bpf.Header{Time: uint64(12 * time.Second), Tid: tid + 10}, Flags: unknown})
+		p.ObserveThread(&bpf.Sample{Header: &bpf.Header{Time: uint64(12 * time.Second), Tid: tid + 10}, Flags: unknown})
 	}
 	if n := len(p.strangers.seen); n != maxStrangers {
 		t.Errorf("%d strangers, want %d", n, maxStrangers)

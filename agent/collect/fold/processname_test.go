@@ -24,7 +24,7 @@ func TestProcessName(t *testing.T) {
 			p := s.Process(&h)
 			name := make([]byte, 16)
 			copy(name, comm)
-			p.Meet(&bpf.Sample{Header: &h, Comm: name})
+			p.ObserveThread(&bpf.Sample{Header: &h, Comm: name})
 			return p.Describe()
 		}
 		for _, step := range []struct {

@@ -172,7 +172,7 @@ func (w *Window) addEnded(p *Process, existed, on time.Duration) {
 func (w *Window) AddEndedTimes() {
 	for p, sum := range w.ended {
 		sum.TID, sum.Name = profile.EndedThreads, "threads that ended"
-		r := w.EventSet(p).Of(profile.OffCPU)
+		r := w.EventSet(p).ByKind(profile.OffCPU)
 		r.times = append(r.times, sum)
 	}
 	w.ended = nil

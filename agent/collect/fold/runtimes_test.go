@@ -116,7 +116,7 @@ func TestEndedTimes(t *testing.T) {
 		s.ThreadEnded(&end)
 	}
 	w.AddEndedTimes()
-	times := w.EventSet(p).Of(profile.OffCPU).ThreadTimes()
+	times := w.EventSet(p).ByKind(profile.OffCPU).ThreadTimes()
 	// The two clocks are read one after the other.
 	if len(times) != 1 || times[0].TID != profile.EndedThreads || times[0].On != time.Second/2 ||
 		times[0].Wall.Round(time.Second/10) != 2*time.Second {

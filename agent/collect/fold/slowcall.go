@@ -223,7 +223,7 @@ func (c *SlowCall) name(names guest.Names, of slowTime) profile.SlowPart {
 		part.Stack, part.Cause = []symbol.Symbol{stillWaiting}, cause.OfThread(of.state, c.thread)
 		return part
 	}
-	what, inner := cause.Of(of.state, c.thread, part.Stack, stack.enters)
+	what, inner := cause.Classify(of.state, c.thread, part.Stack, stack.enters)
 	part.Cause, part.Stack = what, part.Stack[inner:]
 	return part
 }

@@ -147,8 +147,8 @@ func (p *Process) is(h *bpf.Header) bool {
 	return p.ID.Start == h.Start && p.ID.Exec == h.Exec
 }
 
-// Of returns the state's process for a worker's, nil if it is gone.
-func (s *State) Of(t *guest.Process) *Process {
+// Lookup returns the state's process for a worker's, nil if it is gone.
+func (s *State) Lookup(t *guest.Process) *Process {
 	if p := s.Table[t.PID]; p != nil && p.Process == t {
 		return p
 	}
@@ -233,7 +233,7 @@ func (s *State) Take(p *Process, sample *bpf.Sample) {
 	s.Unloaded(p, sample.ClassEpoch)
 	code := p.Code.Load()
 	t := s.joiner.Join(p, sample, code)
-	unknown := p.Meet(sample)
+	unknown := p.ObserveThread(sample)
 	if code.Due(time.Duration(now)) || p.Due(now) || unknown {
 		s.Dirty[p] = struct{}{}
 	}
@@ -324,7 +324,7 @@ func (w *Window) addEvent(s *State, p *Process, epoch uint32, e *Event) {
 		e = w.lockEvent(s, p, set, e)
 	}
 	if e.Kind == profile.Locks {
-		set.Of(profile.Locks).lockTimesOf(e).addLock(e, w.Began)
+		set.ByKind(profile.Locks).lockTimesOf(e).addLock(e, w.Began)
 	}
 	if set.Add(e) {
 		s.Want(p, e.Stack, epoch)
@@ -344,10 +344,10 @@ func (s *State) AddCall(p *Process, add func(*CallSet) bool) (wanted, full bool)
 	return wanted, full
 }
 
-// Hurry has a worker come to p without waiting until the ring is drained.
-func (s *State) Hurry(p *Process) {
+// Expedite has a worker come to p without waiting until the ring is drained.
+func (s *State) Expedite(p *Process) {
 	s.Dirty[p] = struct{}{}
-	p.hurried, s.urgent = true, true
+	p.expedited, s.urgent = true, true
 }
 
 // Urgent reports whether a process in Dirty must not wait.
@@ -361,7 +361,7 @@ func (s *State) Submit() { s.submit(func(*Process) bool { return true }) }
 func (s *State) SubmitDue() {
 	now := proc.Monotonic()
 	s.submit(func(p *Process) bool {
-		return p.hurried || p.Exited.Load() || now-p.submitted >= pauseOf(p.renewed, now)
+		return p.expedited || p.Exited.Load() || now-p.submitted >= pauseOf(p.renewed, now)
 	})
 }
 
@@ -381,7 +381,7 @@ func (s *State) submit(due func(*Process) bool) {
 			continue
 		}
 		delete(s.Dirty, p)
-		p.hurried, p.submitted = false, now
+		p.expedited, p.submitted = false, now
 		if p.Exited.Load() {
 			if s.Table[p.PID] == p {
 				delete(s.Table, p.PID)

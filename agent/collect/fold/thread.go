@@ -71,8 +71,8 @@ type knownCallers struct {
 	code       *guest.JITCode
 }
 
-// of returns the nodes for a sample.
-func (k *knownCallers) of(s *Sample) map[uint64]cct.NodeID {
+// nodesFor returns the nodes for a sample.
+func (k *knownCallers) nodesFor(s *Sample) map[uint64]cct.NodeID {
 	if k.nodes == nil || k.attachment != s.attachment || !k.code.Marks(s.code) || len(k.nodes) >= maxKnownCallers {
 		*k = knownCallers{map[uint64]cct.NodeID{}, s.attachment, s.code}
 	}
@@ -133,7 +133,7 @@ func (t *Thread) Fold(s *Sample, room bool) (fresh int) {
 // foldWalked adds a sample whose callers have a key. If these were met before, their frames are not
 // looked at.
 func (t *Thread) foldWalked(tree *Tree, s *Sample, key uint64) {
-	nodes, inner := t.known.of(s), len(s.Kernel)+1
+	nodes, inner := t.known.nodesFor(s), len(s.Kernel)+1
 	if node, ok := nodes[key]; ok {
 		tree.AddUnder(node, s.Stack[:inner], 1)
 		return

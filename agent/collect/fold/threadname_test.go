@@ -11,7 +11,7 @@ import (
 // What a thread did counts for the name that it had; beyond the bound, for the last one.
 func TestThreadNames(t *testing.T) {
 	threads := map[ThreadKey]*Thread{}
-	r := (&EventSet{}).Of(profile.OffCPU)
+	r := (&EventSet{}).ByKind(profile.OffCPU)
 	for range 2 {
 		for i := range maxThreadNames + 4 {
 			name := []byte(fmt.Sprintf("task-%d", i))

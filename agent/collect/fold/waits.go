@@ -83,7 +83,7 @@ func (w *Window) AddWait(s *State, p *Process, pid, epoch uint32, e *Event, wait
 		}
 		w.lanes.Wait(p, e.TID, part.from-w.Began, part.to-w.Began, part.weight, row)
 		if wait.Away {
-			of := set.Of(e.Kind)
+			of := set.ByKind(e.Kind)
 			of.away.add(length, len(e.Stack) > 0)
 			if wait.Short && len(e.Stack) > 0 {
 				of.seen[e.TID] = row
@@ -110,14 +110,14 @@ func (p *waitPart) value(began time.Duration) float64 { return p.weight * float6
 // AddThreadTime adds how long a thread ran and existed in the window, up to then. It is called once
 // for each thread.
 func (w *Window) AddThreadTime(p *Process, t profile.ThreadTime, until time.Duration) {
-	r := w.EventSet(p).Of(profile.OffCPU)
+	r := w.EventSet(p).ByKind(profile.OffCPU)
 	r.times = append(r.times, t)
 	w.lanes.Existed(p, uint32(t.TID), t.Name, until-t.Wall-w.Began, until-w.Began, t.On)
 }
 
 // AddThread adds a thread that existed from one time to another. How long it ran is not known.
 func (w *Window) AddThread(p *Process, tid uint32, name string, from, until time.Duration) {
-	w.EventSet(p).Of(profile.OffCPU)
+	w.EventSet(p).ByKind(profile.OffCPU)
 	w.lanes.Existed(p, tid, name, from-w.Began, until-w.Began, -1)
 }
 
@@ -129,7 +129,7 @@ func (w *Window) Lanes(p *Process) *profile.Lanes {
 		return nil
 	}
 	r := set[profile.OffCPU]
-	return w.lanes.Of(p, w.Ended-w.Began, r.lastName, func(row *EventSums) string {
+	return w.lanes.Lanes(p, w.Ended-w.Began, r.lastName, func(row *EventSums) string {
 		return cmp.Or(r.causes[row],
 			cause.Other)
 	})
@@ -177,7 +177,7 @@ func (s *namedStack) name(names guest.Names, tree *cct.Tree[guest.RawFrame], con
 	java := false
 	for at := context; at != cct.Root; {
 		n := tree.Node(at)
-		name := names.Of(n.Key)
+		name := names.Lookup(n.Key)
 		s.symbols = append(s.symbols, name.Symbols...)
 		if len(name.Symbols) > 0 && !java {
 			kind := name.Symbols[0].Kind()
@@ -189,7 +189,7 @@ func (s *namedStack) name(names guest.Names, tree *cct.Tree[guest.RawFrame], con
 }
 
 // nameWait sets the cause of a wait, and returns its stack without the scheduler. Idle threads have
-// a root of their own. enters is that of cause.Of.
+// a root of their own. enters is that of cause.Classify.
 func nameWait(key *EventKey, thread string, stack []symbol.Symbol, enters bool) []symbol.Symbol {
 	switch {
 	case key.Place == "": // without labels
@@ -198,7 +198,7 @@ func nameWait(key *EventKey, thread string, stack []symbol.Symbol, enters bool) 
 		key.What = cause.OfThread(key.Place, thread)
 		return foldIdle(key, thread, append(stack, stillWaiting))
 	}
-	what, inner := cause.Of(key.Place, thread, stack, enters)
+	what, inner := cause.Classify(key.Place, thread, stack, enters)
 	key.What = what
 	return foldIdle(key, thread, stack[inner:])
 }

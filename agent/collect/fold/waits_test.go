@@ -53,7 +53,7 @@ func TestAddWait(t *testing.T) {
 			}
 			got, squares, sum := map[string][2]float64{}, 0.0, 0.0
 			if set := w.Events[p]; set != nil {
-				for key, sums := range set.Of(profile.OffCPU).Rows {
+				for key, sums := range set.ByKind(profile.OffCPU).Rows {
 					got[key.Place] = [2]float64{sums.Values[0], sums.Values[1] / float64(s)}
 					squares, sum = squares+sums.Values[profile.DrawSquares], sum+sums.Values[1]
 					if (key.Value == profile.Drawn) != (tt.wait.Weight > 1) {
@@ -182,8 +182,8 @@ func TestWakers(t *testing.T) {
 			if labels != tt.labels {
 				t.Errorf("%+v, want %+v", labels, tt.labels)
 			}
-			if told := strings.Contains(strings.Join(e.Basis, " "),
-				"who ended 2 of the recorded waits, of 6s together, is not known"); told != (tt.labels.Class == "") {
+			if reported := strings.Contains(strings.Join(e.Basis, " "),
+				"who ended 2 of the recorded waits, of 6s together, is not known"); reported != (tt.labels.Class == "") {
 				t.Errorf("%q", e.Basis)
 			}
 		})

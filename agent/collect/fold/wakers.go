@@ -63,7 +63,7 @@ type namedWaker struct {
 
 // addWaker returns the number of the waker of a wait of p in its events of a kind, with these sums.
 func (w *Window) addWaker(s *State, p *Process, kind profile.EventKind, by *Waker, sums *EventSums) wakerID {
-	r := &w.EventSet(p).Of(kind).wakers
+	r := &w.EventSet(p).ByKind(kind).wakers
 	if by == nil {
 		r.unknown.Add(sums)
 		return 0
@@ -81,7 +81,7 @@ func (w *Window) addWaker(s *State, p *Process, kind profile.EventKind, by *Wake
 	} else {
 		stack = stack[:kernelFrames(stack)]
 	}
-	key.tree = &w.EventSet(key.process).Of(kind).wakers.tree
+	key.tree = &w.EventSet(key.process).ByKind(kind).wakers.tree
 	if key.tree.Limit == 0 {
 		key.tree.Limit = maxEventContexts
 	}
@@ -168,7 +168,7 @@ func (n *namedWaker) name(names guest.Names) {
 	}
 	for at := n.context; at != cct.Root; {
 		node := n.tree.Node(at)
-		for _, f := range names.Of(node.Key).Symbols {
+		for _, f := range names.Lookup(node.Key).Symbols {
 			if v := f.Value(); v.Inlined { // what a frame is inlined in is not what it is next to
 				v.Inlined = false
 				f = symbol.Intern(v)

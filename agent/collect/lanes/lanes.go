@@ -4,7 +4,7 @@
 //
 //	var r lanes.Recorder[*Process, *EventSums]
 //	r.Wait(p, tid, since, until, weight, row)
-//	lanes := r.Of(p, length, name, causeOf)
+//	lanes := r.Lanes(p, length, name, causeOf)
 //
 // All times are since the window began.
 package lanes
@@ -35,14 +35,14 @@ const (
 // A Recorder has the lanes of all processes of a window. P identifies a process, and R what waits
 // have in common whose cause is known when the window is closed. The zero value is empty.
 type Recorder[P, R comparable] struct {
-	step    time.Duration // 0: firstStep
-	of      map[P]map[uint32]*thread[R]
-	threads int
-	cells   int
-	leftOut map[P]int  // threads that have no lane
-	counted int        // threads in leftOut for which there was no room
-	none    *thread[R] // stands for each of them
-	bound   int        // most cells, 0 for maxCells: tests have less
+	step      time.Duration // 0: firstStep
+	byProcess map[P]map[uint32]*thread[R]
+	threads   int
+	cells     int
+	leftOut   map[P]int  // threads that have no lane
+	counted   int        // threads in leftOut for which there was no room
+	none      *thread[R] // stands for each of them
+	bound     int        // most cells, 0 for maxCells: tests have less
 }
 
 // A thread is what is known of one.
@@ -66,7 +66,7 @@ type cell[R comparable] struct {
 
 // thread finds or makes a thread; nil if it has no lane.
 func (r *Recorder[P, R]) thread(p P, tid uint32) *thread[R] {
-	threads := r.of[p]
+	threads := r.byProcess[p]
 	if t := threads[tid]; t != nil {
 		if t.leftOut {
 			return nil
@@ -74,11 +74,11 @@ func (r *Recorder[P, R]) thread(p P, tid uint32) *thread[R] {
 		return t
 	}
 	if threads == nil {
-		if r.of == nil {
-			r.of, r.leftOut, r.none = make(map[P]map[uint32]*thread[R]), make(map[P]int), &thread[R]{leftOut: true}
+		if r.byProcess == nil {
+			r.byProcess, r.leftOut, r.none = make(map[P]map[uint32]*thread[R]), make(map[P]int), &thread[R]{leftOut: true}
 		}
 		threads = make(map[uint32]*thread[R])
-		r.of[p] = threads
+		r.byProcess[p] = threads
 	}
 	if r.threads >= maxThreads {
 		if r.counted < maxCounted { // beyond that there are more than is said
@@ -185,7 +185,7 @@ func (r *Recorder[P, R]) crowded(p P, t *thread[R], now time.Duration) {
 func (r *Recorder[P, R]) double() {
 	r.step = 2 * r.width()
 	r.cells = 0
-	for _, threads := range r.of {
+	for _, threads := range r.byProcess {
 		for _, t := range threads {
 			t.exact, t.drawn = halve(t.exact), halve(t.drawn)
 			r.cells += len(t.exact) + len(t.drawn)

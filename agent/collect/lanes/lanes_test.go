@@ -78,10 +78,10 @@ func TestLanes(t *testing.T) {
 			if tt.until > 0 {
 				r.Existed(1, 8, "", tt.from, tt.until, tt.on)
 			}
-			if got := show(r.Of(1, tt.length, named, same), 8); got != tt.want {
+			if got := show(r.Lanes(1, tt.length, named, same), 8); got != tt.want {
 				t.Errorf("%s, want %s", got, tt.want)
 			}
-			if r.Of(2, tt.length, named, same) != nil {
+			if r.Lanes(2, tt.length, named, same) != nil {
 				t.Error("another process has lanes")
 			}
 		})
@@ -118,7 +118,7 @@ func TestBounded(t *testing.T) {
 	for tid := range sums[:2] {
 		r.Existed(1, uint32(tid), "", 0, length, -1)
 	}
-	l := r.Of(1, length, named, same)
+	l := r.Lanes(1, length, named, same)
 	if l.Steps > maxSteps || time.Duration(l.Steps)*l.Step < length {
 		t.Errorf("%d steps of %v for %v", l.Steps, l.Step, length)
 	}
@@ -153,7 +153,7 @@ func TestLeftOut(t *testing.T) {
 			r.Wait(1, uint32(i), time.Duration(at)*20*ms, time.Duration(at)*20*ms+ms, 1, i)
 		}
 	}
-	l := r.Of(1, time.Second, named, func(int) string { return cause.Sleep })
+	l := r.Lanes(1, time.Second, named, func(int) string { return cause.Sleep })
 	if len(l.Threads) == 0 || len(l.Threads)+l.LeftOut != 300 || r.cells > 100 {
 		t.Errorf("%d lanes, %d without, %d cells", len(l.Threads), l.LeftOut, r.cells)
 	}
@@ -166,7 +166,7 @@ func TestOrder(t *testing.T) {
 	r.Wait(1, 8, 0, 50*ms, 1, cause.Socket)
 	r.Ran(1, 9, 20*ms)
 	r.Ran(1, 9, 90*ms)
-	l := r.Of(1, 100*ms, func(tid uint32) string { return fmt.Sprint("t", tid) }, same)
+	l := r.Lanes(1, 100*ms, func(tid uint32) string { return fmt.Sprint("t", tid) }, same)
 	var order []string
 	for _, lane := range l.Threads {
 		order = append(order, lane.Thread)
@@ -188,7 +188,7 @@ func TestTooManyThreads(t *testing.T) {
 			r.Wait(1, tid, round*100*ms, round*100*ms+ms, 1, "s")
 		}
 	}
-	if got, want := r.Of(1, 300*ms, named, same).LeftOut, maxThreads-MaxLanes+more; got != want {
+	if got, want := r.Lanes(1, 300*ms, named, same).LeftOut, maxThreads-MaxLanes+more; got != want {
 		t.Errorf("%d threads are left out, want %d", got, want)
 	}
 }
@@ -219,6 +219,6 @@ func BenchmarkOf(b *testing.B) {
 	}
 	names := [...]string{cause.Socket, cause.Monitor, cause.Sleep, cause.Idle, cause.Park}
 	for b.Loop() {
-		r.Of(1, 10*time.Second, named, func(i int) string { return names[i] })
+		r.Lanes(1, 10*time.Second, named, func(i int) string { return names[i] })
 	}
 }

@@ -10,16 +10,16 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/model/profile"
 )
 
-// Of returns the lanes of a process in a window of that length, nil if it has none. name is the
+// Lanes returns the lanes of a process in a window of that length, nil if it has none. name is the
 // name of a thread, "" if it has none, and causeOf the cause of a row.
 //
 // What remains of a thread's time is running. Where it is known how long the thread was on a CPU,
 // waits that stand for others are scaled so that both add up to the time that it existed. Such
 // waits are where they were drawn, or where there is room for them next to that.
-func (r *Recorder[P, R]) Of(
+func (r *Recorder[P, R]) Lanes(
 	p P, length time.Duration, name func(tid uint32) string, causeOf func(R) string,
 ) *profile.Lanes {
-	threads := r.of[p]
+	threads := r.byProcess[p]
 	if len(threads) == 0 {
 		return nil
 	}
@@ -178,7 +178,7 @@ func (c *canvas) drawn(list []share, known bool, time float64) {
 	}
 	for _, s := range rest {
 		for s.time > 0 {
-			at := near.of(s.step)
+			at := near.find(s.step)
 			if at < 0 {
 				break
 			}
@@ -194,8 +194,8 @@ type nearest struct {
 	left, right []int // by step: one on that side with room, or further
 }
 
-// of returns a step, -1 if there is no room.
-func (n *nearest) of(step int) int {
+// find returns a step, -1 if there is no room.
+func (n *nearest) find(step int) int {
 	left, right := n.side(n.left, step, -1), n.side(n.right, step, 1)
 	switch {
 	case left < 0 && right >= n.c.steps:

@@ -118,7 +118,7 @@ func (p *plan) measure(sites []Site, c *watch.Groups) (w Window, group string, o
 	if !ok {
 		return w, "", false
 	}
-	group, _ = c.Of(tid)
+	group, _ = c.Lookup(tid)
 	of := func(s Site) *standing { return p.live[pair{group, s.Place}] }
 	live := slices.DeleteFunc(slices.Clone(sites), func(s Site) bool { return of(s) == nil })
 	if len(live) == 0 {
@@ -143,7 +143,7 @@ func (p *plan) measure(sites []Site, c *watch.Groups) (w Window, group string, o
 // learn learns from a survey which groups enter monitors at which sites.
 func (p *plan) learn(w Window, r Result, c *watch.Groups) {
 	for _, h := range r.Hits {
-		if group, known := c.Of(h.Thread); known && h.Site < len(w.Sites) {
+		if group, known := c.Lookup(h.Thread); known && h.Site < len(w.Sites) {
 			key := pair{group, w.Sites[h.Site].Place}
 			if p.live[key] == nil {
 				p.live[key] = &standing{}

@@ -26,7 +26,7 @@ func groupsOf() *watch.Groups {
 }
 
 func groupOf(g *watch.Groups, tid int) string {
-	group, _ := g.Of(tid)
+	group, _ := g.Lookup(tid)
 	return group
 }
 

@@ -32,7 +32,7 @@ func (m *Enters) Complete(w *fold.Window, p *fold.Process) (note string) {
 	found, lost := false, 0.
 	m.Owner.Do(func(*fold.State) {
 		if s := w.Events[p]; s != nil {
-			found, lost = true, addEnters(s.Of(profile.Locks), all,
+			found, lost = true, addEnters(s.ByKind(profile.Locks), all,
 				func(at Place) bpf.Frame { return enterFrame(at, low) })
 		}
 	})

@@ -36,7 +36,7 @@ func TestAddEnters(t *testing.T) {
 	s.Add(&fold.Event{Kind: profile.Locks, TID: 9, Stack: []guest.RawFrame{probe},
 		Labels: profile.EventLabels{Class: "A", What: enterWhat},
 		Sums:   fold.EventSums{Events: 1, Values: [profile.MaxEventValues]float64{1}}})
-	r := s.Of(profile.Locks)
+	r := s.ByKind(profile.Locks)
 	lost := addEnters(r, []Acquisition{
 		{Place: often, Class: "A", Times: 4000, Hits: 400},
 		{Place: often, Class: "B", Times: 500, Hits: 50},

@@ -261,8 +261,8 @@ func (s *Source) Fill(_ context.Context, w *source.Closed, p *profile.Profile) s
 		p.Comments = append(p.Comments, fmt.Sprintf("%d records of calls were malformed: please report this",
 			s.dropped))
 	}
-	before, _ := w.Before.Of[s].(counts)
-	after, _ := w.After.Of[s].(counts)
+	before, _ := w.Before.BySource[s].(counts)
+	after, _ := w.After.BySource[s].(counts)
 	counts := after.since(before)
 	p.Comments = append(p.Comments, counts.notes(p.Followed)...)
 	zero := time.Now().Add(-proc.Monotonic())

@@ -77,5 +77,5 @@ func (s *Services) Busiest(n int, fade float64, interval time.Duration) []fold.B
 
 // Process is the process of a worker's, nil if it is gone.
 func (s *Services) Process(t *guest.Process) *fold.Process {
-	return fold.Get(s.Owner, func(state *fold.State) *fold.Process { return state.Of(t) })
+	return fold.Get(s.Owner, func(state *fold.State) *fold.Process { return state.Lookup(t) })
 }

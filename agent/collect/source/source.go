@@ -35,7 +35,7 @@ type Source interface {
 }
 
 // Passive is a source that does nothing.
-type Passive struct{ guest.Bystander }
+type Passive struct{ guest.NopFollower }
 
 func (Passive) Start(context.Context) error { return nil }
 func (Passive) Stop() error                 { return nil }
@@ -126,5 +126,5 @@ type Unsampled struct {
 type Snapshot struct {
 	Kernel bpf.Counts
 	fold.Counts
-	Of map[Source]any // what sources that implement Counter have counted
+	BySource map[Source]any // what sources that implement Counter have counted
 }

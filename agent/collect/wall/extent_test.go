@@ -40,7 +40,7 @@ func TestExtents(t *testing.T) {
 			for i := range off.Rows {
 				off.Rows[i].What = tt.what
 			}
-			for _, x := range Extents([]*profile.Events{off, Of(tt.p, period)}) {
+			for _, x := range Extents([]*profile.Events{off, Events(tt.p, period)}) {
 				there, observed, why := tt.wall, tt.known, tt.why
 				if x.Subject == profile.OffCPU.String() {
 					there, observed, why = tt.waited, tt.seen, ""

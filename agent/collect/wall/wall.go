@@ -1,6 +1,6 @@
 // Package wall unites what threads do on a CPU and off it.
 //
-//	p.Events = append(p.Events, wall.Of(p, period))
+//	p.Events = append(p.Events, wall.Events(p, period))
 package wall
 
 import (
@@ -81,12 +81,12 @@ func (t *thread) missing() (ran, waited float64) {
 	return ran, waited
 }
 
-// Of returns the wall time of p's threads, from its samples of CPU time, each of which stands for
+// Events returns the wall time of p's threads, from its samples of CPU time, each of which stands for
 // period, and from its off-CPU time. How long a thread was on a CPU and off it is known exactly,
 // and what of it is where and why is estimated: samples are scaled so that they add up to it. Waits
 // that were recorded each are not scaled. Of a thread none of whose short waits was drawn, the one
 // counts for all in which it was when the window ended.
-func Of(p *profile.Process, period time.Duration) *profile.Events {
+func Events(p *profile.Process, period time.Duration) *profile.Events {
 	w := &profile.Events{Kind: profile.Wall, Tree: &cct.Tree[symbol.Symbol]{Limit: maxContexts},
 		Coverage: &profile.Coverage{}}
 	off := &profile.Events{}
@@ -99,7 +99,7 @@ func Of(p *profile.Process, period time.Duration) *profile.Events {
 		if t.Tree == nil {
 			continue
 		}
-		of := threads.of(t.TID)
+		of := threads.get(t.TID)
 		scale, _, _ := of.scales()
 		labels, each := running, scale*float64(period)
 		labels.Value = of.basis()
@@ -111,7 +111,7 @@ func Of(p *profile.Process, period time.Duration) *profile.Events {
 	}
 	for i := range off.Rows {
 		row := &off.Rows[i]
-		of, labels := threads.of(row.TID), row.EventLabels
+		of, labels := threads.get(row.TID), row.EventLabels
 		_, scale, drawn := of.scales()
 		if row.Value == profile.Drawn {
 			labels.Value, scale = of.basis(), drawn
@@ -122,7 +122,7 @@ func Of(p *profile.Process, period time.Duration) *profile.Events {
 	marker := []symbol.Symbol{notSampled}
 	var partly int
 	for _, t := range off.Times {
-		ran, waited := threads.of(t.TID).missing()
+		ran, waited := threads.get(t.TID).missing()
 		if ran > 0 {
 			u.add(t.TID, t.Name, marker, running, 0, ran, 0)
 		}
@@ -163,7 +163,7 @@ type threads struct {
 	ended *thread // all that ended in the window, if their time is known: samples of some of them stand for the others
 }
 
-func (a *threads) of(tid int) *thread {
+func (a *threads) get(tid int) *thread {
 	t := a.byID[tid]
 	switch {
 	case t != nil:
@@ -184,7 +184,7 @@ func threadsOf(p *profile.Process, off *profile.Events, period time.Duration) th
 	}
 	all.ended = all.byID[profile.EndedThreads]
 	for _, sampled := range p.Threads {
-		t := all.of(sampled.TID)
+		t := all.get(sampled.TID)
 		if sampled.Tree != nil {
 			t.samples += sampled.Tree.Total()
 			t.ran += float64(sampled.Tree.Total()) * float64(period)
@@ -192,7 +192,7 @@ func threadsOf(p *profile.Process, off *profile.Events, period time.Duration) th
 	}
 	for i := range off.Rows {
 		row := &off.Rows[i]
-		t := all.of(row.TID)
+		t := all.get(row.TID)
 		t.waited += row.Values[profile.OffCPU.Main()]
 		if row.Value != profile.Drawn {
 			t.exact += row.Values[profile.OffCPU.Main()]

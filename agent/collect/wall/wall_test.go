@@ -81,7 +81,7 @@ func TestOf(t *testing.T) {
 			map[string]time.Duration{"work": 1 * s}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			w := Of(tt.p, period)
+			w := Events(tt.p, period)
 			got := map[string]float64{}
 			for _, row := range w.Rows {
 				if row.TID != 8 || row.Thread != "one" {

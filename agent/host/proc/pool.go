@@ -242,7 +242,7 @@ func (p *Pool) admit(pid int, k kind) (terms, error) {
 		if err := p.budget(pid, k, terms); err != nil {
 			return terms, err
 		}
-		alone = p.stuck.of(terms.owner, k) == 0
+		alone = p.stuck.count(terms.owner, k) == 0
 	}
 	if t != nil && (t.slow || t.answered[k] && alone) {
 		terms.deadline = p.opt.Deadline
@@ -258,7 +258,7 @@ func (p *Pool) budget(pid int, k kind, t terms) error {
 	}
 	const ownersPerUser = 4 // he may make cgroups of his own
 	switch {
-	case p.stuck.of(t.owner, k) >= owner, p.stuck.ofUser(t.owner.UID, k) >= ownersPerUser*owner:
+	case p.stuck.count(t.owner, k) >= owner, p.stuck.ofUser(t.owner.UID, k) >= ownersPerUser*owner:
 		p.stats.Crowded++
 		return fmt.Errorf("process %d: %d reads of processes of user %d in %s hang: %w",
 			pid, p.stuck.ofUser(t.owner.UID, k), t.owner.UID, t.owner.Cgroup, ErrCrowded)
@@ -367,7 +367,7 @@ func (k kind) class() int {
 	return 1
 }
 
-func (s stuckCalls) of(o Owner, k kind) int {
+func (s stuckCalls) count(o Owner, k kind) int {
 	if n := s.owners[o]; n != nil {
 		return n[k.class()]
 	}

@@ -325,7 +325,7 @@ func TestPoolOwnerGone(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			if got := p.stuck.of(Owner{UID: 1000, Cgroup: "/"}, general); got != attackers {
+			if got := p.stuck.count(Owner{UID: 1000, Cgroup: "/"}, general); got != attackers {
 				t.Errorf("%d calls of the owner are stuck, want %d", got, attackers)
 			}
 			ended.Store(false)

@@ -1,7 +1,7 @@
 // Package cause says what a thread that was off the CPU waited for, from its stack and from the
 // state in which it left.
 //
-//	what, inner := cause.Of(state, thread, stack, enters) // innermost frame first
+//	what, inner := cause.Classify(state, thread, stack, enters) // innermost frame first
 //	stack = stack[inner:]                 // without the scheduler
 //
 // The rules are tables of functions: the kernel's say what kind of wait it was, the program's who
@@ -195,8 +195,8 @@ func compile(rules []rule) table {
 	return t
 }
 
-// of returns the cause of a function, "" if there is no rule.
-func (t *table) of(function string) string {
+// lookup returns the cause of a function, "" if there is no rule.
+func (t *table) lookup(function string) string {
 	if c, ok := t.exact[function]; ok {
 		return c
 	}
@@ -217,11 +217,11 @@ var scheduler = map[string]bool{"__schedule": true, "schedule": true, "preempt_s
 // further in.
 const maxScheduler = 16
 
-// Of returns the cause of a thread's wait, and how many of the innermost frames are the
+// Classify returns the cause of a thread's wait, and how many of the innermost frames are the
 // scheduler's. The stack begins with the innermost frame, and has the kernel's frames before the
 // user's. enters says that the innermost frame of Java is interpreted, at a place where it enters a
 // monitor: the interpreter calls the VM for it, whose frames may be missing.
-func Of(state, thread string, stack []symbol.Symbol, enters bool) (cause string, inner int) {
+func Classify(state, thread string, stack []symbol.Symbol, enters bool) (cause string, inner int) {
 	kernel := 0
 	for kernel < len(stack) && stack[kernel].Kind() == symbol.KindKernel {
 		kernel++
@@ -236,10 +236,10 @@ func Of(state, thread string, stack []symbol.Symbol, enters bool) (cause string,
 		return state, inner
 	}
 	for i := inner; i < kernel && cause == ""; i++ {
-		cause = kernelRules.of(plain(stack[i].Function()))
+		cause = kernelRules.lookup(plain(stack[i].Function()))
 	}
 	for i := inner; i < kernel; i++ {
-		if faultRules.of(plain(stack[i].Function())) != "" {
+		if faultRules.lookup(plain(stack[i].Function())) != "" {
 			return PageFault, inner
 		}
 	}
@@ -326,11 +326,11 @@ func ofUser(stack []symbol.Symbol) (cause string) {
 		function := plain(stack[i].Function())
 		switch cause {
 		case "":
-			if cause = userRules.of(function); cause != "" && cause != Park {
+			if cause = userRules.lookup(function); cause != "" && cause != Park {
 				return cause
 			}
 		default: // parked, perhaps for a lock
-			switch by := parkRules.of(function); {
+			switch by := parkRules.lookup(function); {
 			case by == Park, by == Sleep:
 				return by
 			case by != "":

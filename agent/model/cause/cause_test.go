@@ -120,7 +120,7 @@ func TestOf(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			stack := stackOf(tt.stack)
-			got, inner := Of(tt.state, tt.thread, stack, strings.Contains(tt.stack, ":enters"))
+			got, inner := Classify(tt.state, tt.thread, stack, strings.Contains(tt.stack, ":enters"))
 			if got != tt.want {
 				t.Errorf("%q, want %q", got, tt.want)
 			}
@@ -147,7 +147,7 @@ func TestOfThread(t *testing.T) {
 func TestRules(t *testing.T) {
 	table := compile([]rule{{"a b", Sleep}, {"c. d", Lock}})
 	for name, want := range map[string]string{"a": Sleep, "b": Sleep, "c.x": Lock, "d": Lock, "c": "", "dd": ""} {
-		if got := table.of(name); got != want {
+		if got := table.lookup(name); got != want {
 			t.Errorf("%s: %q, want %q", name, got, want)
 		}
 	}

@@ -78,7 +78,7 @@ func IsIdle(cause, thread string, stack []symbol.Symbol) bool {
 				return false
 			}
 		}
-		if idleRules.of(plain(f.Function())) != "" {
+		if idleRules.lookup(plain(f.Function())) != "" {
 			return true
 		}
 	}

@@ -78,7 +78,7 @@ func KernelFrameOf(function string) KernelFrame {
 	f := KernelFrame{
 		wakes: wakeFunctions[function], interrupt: interruptFunctions[function], soft: softFunctions[function],
 		given: givenFunctions[function],
-		sent:  function == sentHere, by: wakerRules.of(function),
+		sent:  function == sentHere, by: wakerRules.lookup(function),
 	}
 	for _, prefix := range interruptPrefixes {
 		f.interrupt = f.interrupt || strings.HasPrefix(function, prefix)

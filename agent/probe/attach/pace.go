@@ -65,8 +65,8 @@ func (p *Pace) Adjust(now time.Duration, costs []bpf.TickCost) (period time.Dura
 	return period, true
 }
 
-// Of returns the mean period between two times of CLOCK_MONOTONIC, and the longest one.
-func (p *Pace) Of(began, ended time.Duration) (mean, longest time.Duration) {
+// Periods returns the mean period between two times of CLOCK_MONOTONIC, and the longest one.
+func (p *Pace) Periods(began, ended time.Duration) (mean, longest time.Duration) {
 	ticks, shortest := 0.0, time.Duration(0)
 	for i, c := range p.changes {
 		until := ended

@@ -48,7 +48,7 @@ func TestPace(t *testing.T) {
 		{2 * time.Second, 4 * time.Second, 1500 * time.Microsecond, 3 * time.Millisecond}, // 1,000 and 333 ticks
 		{100 * time.Second, 101 * time.Second, slowest, slowest},
 	} {
-		mean, longest := p.Of(test.began, test.ended)
+		mean, longest := p.Periods(test.began, test.ended)
 		if (mean-test.mean).Abs() > time.Microsecond || longest != test.longest {
 			t.Errorf("%v to %v: %v, at most %v; want %v, %v", test.began, test.ended, mean, longest, test.mean,
 				test.longest)

@@ -92,7 +92,7 @@ func (w *valueWatch) attachMapped(t *testing.T, pid int, specs ...string) {
 	sites := map[string]int{}
 	if _, err := MappedFiles(proc.DefaultRoot, pid, testLimits, func(m *MappedFile) error {
 		for _, text := range specs {
-			if spec, err := valueprobe.Parse(text); err == nil && spec.In(m.Path) {
+			if spec, err := valueprobe.Parse(text); err == nil && spec.MatchesFile(m.Path) {
 				sites[text] += w.attach(t, m.File, m.ELF, pid, text)
 			}
 		}
@@ -327,7 +327,7 @@ func TestLiveValuesSemaphore(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	met := false
+	refused := false
 	if _, err := MappedFiles(proc.DefaultRoot, guest.PID(), testLimits, func(m *MappedFile) error {
 		sites, err := ValueSites(probesite.New(m.ELF, m.File), spec)
 		if errors.Is(err, probesite.ErrNotFound) {
@@ -344,12 +344,12 @@ func TestLiveValuesSemaphore(t *testing.T) {
 		defer CloseLinks(others)
 		_, links, err := w.values.attach(m.File, guest.PID(), spec, sites)
 		defer CloseLinks(links)
-		if met = true; err == nil || !strings.Contains(err.Error(), "end that tool first") {
+		if refused = true; err == nil || !strings.Contains(err.Error(), "end that tool first") {
 			t.Errorf("attached beside another, with another semaphore: %v", err)
 		}
 		return nil
-	}); err != nil || !met {
-		t.Fatal(err, met)
+	}); err != nil || !refused {
+		t.Fatal(err, refused)
 	}
 }
 

@@ -121,7 +121,7 @@ func TestIn(t *testing.T) {
 		{"/usr/lib/libjvm.so", "/usr/lib/libjvm.so", true},
 		{"/lib/libjvm.so", "/usr/lib/libjvm.so", false},
 	} {
-		if got := (Spec{Library: test.library}).In(test.file); got != test.want {
+		if got := (Spec{Library: test.library}).MatchesFile(test.file); got != test.want {
 			t.Errorf("%q in %q: %v", test.library, test.file, got)
 		}
 	}

@@ -44,8 +44,8 @@ func (s Spec) Place() string {
 	return place
 }
 
-// In reports whether a file that a process maps may have the probe, by its path.
-func (s Spec) In(file string) bool {
+// MatchesFile reports whether a file that a process maps may have the probe, by its path.
+func (s Spec) MatchesFile(file string) bool {
 	return s.Library == "" || file == s.Library || path.Base(file) == s.Library ||
 		strings.HasSuffix(file, "/"+s.Library)
 }

@@ -73,8 +73,8 @@ func (g *Groups) sort(now time.Duration, name func(int) string) {
 	}
 }
 
-// Of returns the group of a thread; false if it never ran or has ended.
-func (g *Groups) Of(tid int) (group string, known bool) {
+// Lookup returns the group of a thread; false if it never ran or has ended.
+func (g *Groups) Lookup(tid int) (group string, known bool) {
 	group, known = g.groupOf[tid]
 	return group, known
 }

@@ -35,8 +35,8 @@ const maxRotations = 256
 // Rotations are Rotations by key. Make it with make.
 type Rotations[K, T comparable] map[K]*Rotation[T]
 
-// Of returns the one of a key.
-func (rs Rotations[K, T]) Of(key K) *Rotation[T] {
+// Get returns the rotation of a key, a new one at first.
+func (rs Rotations[K, T]) Get(key K) *Rotation[T] {
 	r := rs[key]
 	if r == nil {
 		if len(rs) >= maxRotations {

@@ -70,13 +70,13 @@ func TestRotationFollows(t *testing.T) {
 func TestRotationsAreBounded(t *testing.T) {
 	rs := Rotations[proc.Identity, uint64]{}
 	for pid := range 3 * maxRotations {
-		rs.Of(proc.Identity{PID: pid})
+		rs.Get(proc.Identity{PID: pid})
 	}
 	if len(rs) > maxRotations {
 		t.Errorf("%d orders", len(rs))
 	}
-	r := rs.Of(proc.Identity{PID: 1 << 20})
-	if rs.Of(proc.Identity{PID: 1 << 20}) != r {
+	r := rs.Get(proc.Identity{PID: 1 << 20})
+	if rs.Get(proc.Identity{PID: 1 << 20}) != r {
 		t.Error("a guest has two orders")
 	}
 }

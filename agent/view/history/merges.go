@@ -193,7 +193,7 @@ func (m *merging) window(entries []entry) error {
 		}
 		sum.add(w, e.end)
 		for _, one := range e.services() {
-			used.of(one.Service).add(&one)
+			used.get(one.Service).add(&one)
 		}
 	}
 	m.room.reset()

@@ -62,7 +62,7 @@ func (r *Reader) Timeline(ctx context.Context, from, to time.Time, service strin
 				continue
 			}
 			s := Slice{Start: e.start, End: e.end, Covered: e.covered, Services: e.services()}
-			list = append(list, s.Of(service))
+			list = append(list, s.ForService(service))
 		}
 	}
 	slices.SortStableFunc(list, func(a, b Slice) int { return a.Start.Compare(b.Start) })

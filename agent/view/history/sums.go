@@ -22,9 +22,9 @@ func SliceOf(p *profile.Profile) Slice {
 	return Slice{Start: p.Start, End: p.Start.Add(p.Duration), Covered: p.Duration, Services: sumsOf(p)}
 }
 
-// Of is the slice with the sums of one service only, or of all if service is "". It shares them
+// ForService is the slice with the sums of one service only, or of all if service is "". It shares them
 // with s.
-func (s Slice) Of(service string) Slice {
+func (s Slice) ForService(service string) Slice {
 	if service == "" {
 		return s
 	}
@@ -46,8 +46,8 @@ type sums struct {
 	index map[string]int
 }
 
-// of returns the sum of a service.
-func (s *sums) of(service string) *Sum {
+// get returns the sum of a service.
+func (s *sums) get(service string) *Sum {
 	if s.index == nil {
 		s.index = make(map[string]int)
 	}
@@ -66,7 +66,7 @@ func (s *sums) of(service string) *Sum {
 func sumsOf(p *profile.Profile) []Sum {
 	var all sums
 	for _, proc := range p.Processes {
-		all.of(proc.Service).addProcess(p, proc)
+		all.get(proc.Service).addProcess(p, proc)
 	}
 	slices.SortFunc(all.list, func(a, b Sum) int { return cmp.Compare(a.Service, b.Service) })
 	return all.list

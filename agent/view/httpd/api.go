@@ -183,7 +183,7 @@ func (a *api) flame(r *http.Request, s selection) (any, error) {
 		return nil, err
 	}
 	if s.pid != 0 {
-		f = f.Of(s.service, s.pid)
+		f = f.ForService(s.service, s.pid)
 	}
 	if s.compares() {
 		base, err := a.find(r, s, s.service, s.baseFrom, s.baseTo)
@@ -191,7 +191,7 @@ func (a *api) flame(r *http.Request, s selection) (any, error) {
 			return nil, err
 		}
 		if s.pid != 0 {
-			base = base.Of(s.service, s.pid)
+			base = base.ForService(s.service, s.pid)
 		}
 		f = f.Against(base)
 		if f.Verdicts, err = a.verdicts(r.Context(), s, f); err != nil {

@@ -176,7 +176,7 @@ func (k *kept) Timeline(_ context.Context, from, to time.Time, service string) (
 	defer k.mu.Unlock()
 	for _, s := range k.slices {
 		if s.Start.Before(to) && s.End.After(from) {
-			list = append(list, s.Of(service))
+			list = append(list, s.ForService(service))
 		}
 	}
 	return list, nil

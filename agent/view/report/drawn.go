@@ -167,7 +167,7 @@ func vagueTimes(p *pprof.Profile) string {
 		all.add(t)
 		if partOf(kind, sample).class != cause.Idle {
 			busy.add(t)
-			byMethod.of(e.site(sample)).add(t)
+			byMethod.get(e.site(sample)).add(t)
 		}
 	}
 	const most = 100 // methods: the others have little time

@@ -337,7 +337,7 @@ func newLayerRows(p *pprof.Profile, opts *ViewOptions) ([]*layerRow, error) {
 	if !stacks.HasCalls(p) {
 		return nil, stacks.ErrNoCalls
 	}
-	s, err := stacks.Of(p, stored.TypeCalls)
+	s, err := stacks.NewSamples(p, stored.TypeCalls)
 	if err != nil {
 		return nil, err
 	}

@@ -270,8 +270,8 @@ type eventGroup[K comparable] struct {
 	parts eventGroups[eventPart]
 }
 
-// of returns the group of a key.
-func (g *eventGroups[K]) of(key K) *eventGroup[K] {
+// get returns the group of a key.
+func (g *eventGroups[K]) get(key K) *eventGroup[K] {
 	group := g.index[key]
 	if group == nil {
 		if g.index == nil {
@@ -336,7 +336,7 @@ func readEvents(p *pprof.Profile, kind profile.EventKind) (*storedEvents, error)
 	types, _ := stored.EventTypes(kind)
 	for i, t := range types {
 		if i >= len(kind.Values()) || kind.Values()[i] != stored.ValueSum {
-			s, err := stacks.Of(p, t.Type)
+			s, err := stacks.NewSamples(p, t.Type)
 			if err != nil {
 				return nil, err
 			}

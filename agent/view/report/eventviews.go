@@ -45,25 +45,25 @@ func Allocations(w io.Writer, p *pprof.Profile, opts *ViewOptions) error {
 		if class == "" {
 			class = stored.Unnamed
 		}
-		byClass.of(class).add(t)
+		byClass.get(class).add(t)
 		innermost, app := e.site(sample), e.appSite(sample)
-		method := byMethod.of(innermost)
+		method := byMethod.get(innermost)
 		method.add(t)
-		method.parts.of(part).add(t)
-		byApp.of(app).add(t)
+		method.parts.get(part).add(t)
+		byApp.get(app).add(t)
 		throughLibrary = throughLibrary || app != innermost
 	}
 
 	const objects, space = 0, 1
 	out, all := bufio.NewWriter(w), byClass.total()
 	layout.Fold(out, fmt.Sprintf("Allocations%s: %s (%s), %s, from %s", stacks.Elapsed(p),
-		layout.Bytes.Of(all.values[space]), e.about(all), layout.ManyOf(layout.Quantity(all.values[objects]),
+		layout.Bytes.Format(all.values[space]), e.about(all), layout.ManyOf(layout.Quantity(all.values[objects]),
 			"objects"), layout.ManyOf(layout.Quantity(all.events), "events")), opts.Width)
 	e.writeObserved(out, opts)
 	table := eventTable{opts: opts, out: out, order: []int{space, objects}}
 	table.columns = append(table.columns, shareColumn(space, all))
 	table.columns = append(table.columns, e.intervalColumns(space, all)...)
-	table.columns = append(table.columns, valueColumn("bytes", space, layout.Bytes.Of),
+	table.columns = append(table.columns, valueColumn("bytes", space, layout.Bytes.Format),
 		valueColumn("objects", objects, layout.Quantity), eventsColumn)
 	out.WriteByte('\n')
 	writeEvents(&table, "class", &byClass)
@@ -99,14 +99,14 @@ func (e *storedEvents) writeCounted(out *bufio.Writer, opts *ViewOptions) {
 		if class == "" {
 			class = stored.Unnamed
 		}
-		byClass.of(class).add(t)
+		byClass.get(class).add(t)
 	}
 	const objects, space = 0, 1
 	all := byClass.total()
-	fmt.Fprintf(out, "\nEvery object was also counted: %s, %s objects\n", layout.Bytes.Of(all.values[space]),
+	fmt.Fprintf(out, "\nEvery object was also counted: %s, %s objects\n", layout.Bytes.Format(all.values[space]),
 		layout.Quantity(all.values[objects]))
 	table := eventTable{opts: opts, out: out, order: []int{space, objects}}
-	table.columns = []eventColumn{shareColumn(space, all), valueColumn("bytes", space, layout.Bytes.Of),
+	table.columns = []eventColumn{shareColumn(space, all), valueColumn("bytes", space, layout.Bytes.Format),
 		valueColumn("objects", objects, layout.Quantity)}
 	writeEvents(&table, "class", &byClass)
 }
@@ -125,7 +125,7 @@ func CPI(w io.Writer, p *pprof.Profile, opts *ViewOptions) error {
 	}
 	var byMethod eventGroups[string]
 	for sample, t := range e.all() {
-		byMethod.of(e.stacks.Edge(sample).Callee.Name).add(t)
+		byMethod.get(e.stacks.Edge(sample).Callee.Name).add(t)
 	}
 	const cycles, instructions = 0, 1
 	out, all := bufio.NewWriter(w), byMethod.total()
@@ -194,9 +194,9 @@ func writeTouches(
 	}
 	var byMethod eventGroups[string]
 	for sample, t := range e.all() {
-		method := byMethod.of(e.site(sample))
+		method := byMethod.get(e.site(sample))
 		method.add(t)
-		method.parts.of(partOf(e.kind, sample)).add(t)
+		method.parts.get(partOf(e.kind, sample)).add(t)
 	}
 	out, all := bufio.NewWriter(w), byMethod.total()
 	layout.Fold(out, fmt.Sprintf("%s%s: %s (%s) %s, from %s", kind.Describe().Title, stacks.Elapsed(p),
@@ -236,26 +236,26 @@ func Locks(w io.Writer, p *pprof.Profile, opts *ViewOptions) error {
 	for sample, t := range e.all() {
 		groups := &locks
 		if who := holderOf(sample); who != "" {
-			holders.of(who).add(t)
+			holders.get(who).add(t)
 		}
 		if !stacks.Contended(sample) {
 			groups = &waits
 		}
-		method := groups.of(e.site(sample))
+		method := groups.get(e.site(sample))
 		method.add(t)
-		method.parts.of(partOf(e.kind, sample)).add(t)
+		method.parts.get(partOf(e.kind, sample)).add(t)
 	}
 
 	out, all := bufio.NewWriter(w), locks.total()
 	layout.Fold(out, fmt.Sprintf("Locks%s: %s (%s) of delay in %s, %s, from %s", stacks.Elapsed(p),
-		layout.Time.Of(all.values[lockDelay]), e.about(all), layout.ManyOf(layout.Quantity(all.values[lockContentions]),
+		layout.Time.Format(all.values[lockDelay]), e.about(all), layout.ManyOf(layout.Quantity(all.values[lockContentions]),
 			"contentions"),
 		layout.ManyOf(layout.Quantity(all.values[lockAcquisitions]), "acquisitions"),
 		layout.ManyOf(layout.Quantity(all.events), "events")), opts.Width)
 	e.writeObserved(out, opts)
 	table := eventTable{opts: opts, out: out, order: []int{lockDelay, lockContentions, lockAcquisitions}}
 	table.columns = []eventColumn{
-		shareColumn(lockDelay, all), valueColumn("delay", lockDelay, layout.Time.Of),
+		shareColumn(lockDelay, all), valueColumn("delay", lockDelay, layout.Time.Format),
 		valueColumn("contended", lockContentions, layout.Quantity),
 		valueColumn("acquired", lockAcquisitions, layout.Quantity), eventsColumn,
 	}
@@ -268,14 +268,14 @@ func Locks(w io.Writer, p *pprof.Profile, opts *ViewOptions) error {
 		if held.opts = &few; opts.N > 0 {
 			few.N = min(opts.N, maxParts)
 		}
-		held.columns = []eventColumn{shareColumn(lockDelay, all), valueColumn("delay", lockDelay, layout.Time.Of),
+		held.columns = []eventColumn{shareColumn(lockDelay, all), valueColumn("delay", lockDelay, layout.Time.Format),
 			eventsColumn}
 		writeEvents(&held, "method, thread", &holders)
 	}
 	if len(waits.list) > 0 {
 		all := waits.total()
-		fmt.Fprintf(out, "\nWaits for work: %s\n", layout.Time.Of(all.values[lockDelay]))
-		table.columns = []eventColumn{shareColumn(lockDelay, all), valueColumn("time", lockDelay, layout.Time.Of),
+		fmt.Fprintf(out, "\nWaits for work: %s\n", layout.Time.Format(all.values[lockDelay]))
+		table.columns = []eventColumn{shareColumn(lockDelay, all), valueColumn("time", lockDelay, layout.Time.Format),
 			eventsColumn}
 		writeEvents(&table, "method / kind, place, class", &waits)
 	}
@@ -293,7 +293,7 @@ func OffCPU(w io.Writer, p *pprof.Profile, opts *ViewOptions) error {
 			if t.values[waits] < 1 {
 				return "-"
 			}
-			return layout.Time.Of(t.values[offCPU] / t.values[waits])
+			return layout.Time.Format(t.values[offCPU] / t.values[waits])
 		}})
 }
 
@@ -324,15 +324,15 @@ func writeTimes(
 			hidden.add(t)
 			continue
 		}
-		byCause.of(cmp.Or(part.class, stored.Unnamed)).add(t)
-		method := byMethod.of(e.site(sample))
+		byCause.get(cmp.Or(part.class, stored.Unnamed)).add(t)
+		method := byMethod.get(e.site(sample))
 		method.add(t)
-		method.parts.of(part).add(t)
+		method.parts.get(part).add(t)
 		if who, method := e.waker(sample); who != "" {
-			waker := byWaker.of(who)
+			waker := byWaker.get(who)
 			waker.add(t)
 			if method != "" {
-				waker.parts.of(eventPart{class: method}).add(t)
+				waker.parts.get(eventPart{class: method}).add(t)
 			}
 		}
 	}
@@ -340,15 +340,15 @@ func writeTimes(
 	name := kind.Describe().Events
 	layout.Fold(out, fmt.Sprintf("%s%s: %s (%s) of all threads together, from %s", strings.ToUpper(name[:1])+name[1:],
 		stacks.Elapsed(p),
-		layout.Time.Of(all.values[time]), e.about(all), layout.ManyOf(layout.Quantity(all.events), "events")),
+		layout.Time.Format(all.values[time]), e.about(all), layout.ManyOf(layout.Quantity(all.events), "events")),
 		opts.Width)
 	e.writeObserved(out, opts)
 	if hidden.values[time] > 0 {
 		layout.Fold(out, fmt.Sprintf("hidden: %s (%s) of threads with nothing to do; --idle shows them",
-			layout.Time.Of(hidden.values[time]), stored.Percent(hidden.values[time], all.values[time])), opts.Width)
+			layout.Time.Format(hidden.values[time]), stored.Percent(hidden.values[time], all.values[time])), opts.Width)
 	}
 	table := eventTable{opts: opts, out: out, order: []int{time}}
-	table.columns = append([]eventColumn{shareColumn(time, shown), valueColumn("time", time, layout.Time.Of)},
+	table.columns = append([]eventColumn{shareColumn(time, shown), valueColumn("time", time, layout.Time.Format)},
 		e.timeIntervalColumns(time, &all)...)
 	intervals := len(table.columns) > 2
 	table.columns = append(table.columns, columns...)
@@ -400,7 +400,7 @@ func Safepoints(w io.Writer, p *pprof.Profile, opts *ViewOptions) error {
 			collector != profile.UnnamedCollector {
 			what += ", " + collector
 		}
-		operations.of(what).add(t)
+		operations.get(what).add(t)
 	}
 	out := bufio.NewWriter(w)
 	fmt.Fprintf(out, "Safepoints%s\n", stacks.Elapsed(p))
@@ -418,16 +418,16 @@ func Safepoints(w io.Writer, p *pprof.Profile, opts *ViewOptions) error {
 		out.WriteByte('\n')
 		layout.Fold(out, fmt.Sprintf("%s: stopped for %s in %s pauses (%s of the time)",
 			layout.Shorten(name, opts.Width),
-			layout.Time.Of(all.values[stopped]), layout.Quantity(all.values[pauses]), of(all)), opts.Width)
+			layout.Time.Format(all.values[stopped]), layout.Quantity(all.values[pauses]), of(all)), opts.Width)
 		table := eventTable{opts: opts, out: out, order: []int{stopped, pauses}}
 		table.columns = []eventColumn{
-			shareColumn(stopped, all), {"of time", of}, valueColumn("stopped", stopped, layout.Time.Of),
+			shareColumn(stopped, all), {"of time", of}, valueColumn("stopped", stopped, layout.Time.Format),
 			valueColumn("pauses", pauses, layout.Quantity),
 			{"mean", func(t tally) string {
 				if t.values[pauses] == 0 {
 					return "-"
 				}
-				return layout.Time.Of(t.values[stopped] / t.values[pauses])
+				return layout.Time.Format(t.values[stopped] / t.values[pauses])
 			}},
 		}
 		writeEvents(&table, "operation", operations)
@@ -471,9 +471,9 @@ func Values(w io.Writer, p *pprof.Profile, opts *ViewOptions) error {
 		if of[probe] == nil {
 			of[probe] = new(distribution)
 		}
-		probes.of(probe).add(t)
-		of[probe].values.of(value).add(t)
-		of[probe].methods.of(e.site(sample)).add(t)
+		probes.get(probe).add(t)
+		of[probe].values.get(value).add(t)
+		of[probe].methods.get(e.site(sample)).add(t)
 	}
 	out, all := bufio.NewWriter(w), probes.total()
 	layout.Fold(out, fmt.Sprintf("Values%s: %s (%s) values of %s, from %s", stacks.Elapsed(p),

@@ -50,7 +50,7 @@ func holder(locks *pprof.Profile) (string, error) {
 		if lock.class == "" || !stacks.Contended(sample) {
 			continue
 		}
-		wanted.of(lock).add(t)
+		wanted.get(lock).add(t)
 		if classes[lock.class] == nil {
 			classes[lock.class] = new(tally)
 		}
@@ -59,7 +59,7 @@ func holder(locks *pprof.Profile) (string, error) {
 			holders[lock] = new(eventGroups[string])
 		}
 		if who := holderOf(sample); who != "" {
-			holders[lock].of(who).add(t)
+			holders[lock].get(who).add(t)
 		}
 	}
 	if len(wanted.list) == 0 {

@@ -97,13 +97,13 @@ func (v *perCall) events(p *pprof.Profile) (iter.Seq2[*pprof.Sample, tally], *st
 			return nil, nil, err
 		}
 		v.main = kind.Main()
-		s, err := stacks.Of(p, stored.MainValue(kind).Type)
+		s, err := stacks.NewSamples(p, stored.MainValue(kind).Type)
 		return e.all(), s, err
 	}
 	if stacks.TypeIndex(p, stored.TypeCPU) < 0 || !stacks.HasTime(p) {
 		return nil, nil, errors.New("the profile has no time to divide by calls: record with -e wall --count=METHOD")
 	}
-	s, err := stacks.Of(p, stored.TypeCPU)
+	s, err := stacks.NewSamples(p, stored.TypeCPU)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -146,10 +146,10 @@ func (v *perCall) add(frames []stacks.Frame, cause string, t tally) {
 		below = frames[at-1].Name
 	}
 	v.all.add(t)
-	v.byCause.of(cause).add(t)
-	method := v.byBelow.of(below)
+	v.byCause.get(cause).add(t)
+	method := v.byBelow.get(below)
 	method.add(t)
-	method.parts.of(eventPart{class: cause}).add(t)
+	method.parts.get(eventPart{class: cause}).add(t)
 }
 
 // each is what a call takes of a sum.

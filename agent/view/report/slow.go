@@ -30,7 +30,7 @@ func Slow(w io.Writer, p *pprof.Profile, opts *ViewOptions) error {
 		return errors.New("the profile has no slow calls: record some with vmprof-agent record -e wall --slow=METHOD " +
 			"-p PID")
 	}
-	s, err := stacks.Of(p, stored.TypeSlow)
+	s, err := stacks.NewSamples(p, stored.TypeSlow)
 	if err != nil {
 		return err
 	}
@@ -62,7 +62,7 @@ func Slow(w io.Writer, p *pprof.Profile, opts *ViewOptions) error {
 	unwound := false
 	shown, rest := layout.First(opts.N, calls)
 	for _, c := range shown {
-		took := layout.Time.Of(c.Took)
+		took := layout.Time.Format(c.Took)
 		switch c.End {
 		case profile.CallUnwound.String():
 			took, unwound = "≤"+took, true
@@ -74,7 +74,7 @@ func Slow(w io.Writer, p *pprof.Profile, opts *ViewOptions) error {
 			Name: func(width int) string { return layout.KeepStart(about, width) }})
 		stack := pathFrom(s, c.Heaviest, method)
 		g.Rows = append(g.Rows, layout.Row{Cells: make([]string, len(g.Head[0].Cells)), Name: func(width int) string {
-			text := "  " + layout.Time.Of(c.HeaviestTime) + " "
+			text := "  " + layout.Time.Format(c.HeaviestTime) + " "
 			return text + stack(max(width-len(text), 0))
 		}})
 	}
@@ -106,7 +106,7 @@ func causes(c *stacks.SlowCall) string {
 	var list []string
 	for _, name := range c.Largest() {
 		if time := c.ByCause[name]; time >= least*c.Took {
-			list = append(list, name+" "+layout.Time.Of(time))
+			list = append(list, name+" "+layout.Time.Format(time))
 		}
 	}
 	return strings.Join(list, ", ")

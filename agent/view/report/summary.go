@@ -333,7 +333,7 @@ func (o *SummaryOptions) headline(p *pprof.Profile, who string) string {
 	default:
 		text += threeDigits(cpu) + " of CPU time" + strings.Replace(length, " for ", " in ", 1)
 	}
-	s, err := stacks.Of(p, "cpu")
+	s, err := stacks.NewSamples(p, "cpu")
 	if err != nil {
 		return text
 	}

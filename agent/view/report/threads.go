@@ -32,7 +32,7 @@ func Threads(w io.Writer, p *pprof.Profile, opts *ViewOptions) error {
 	if err != nil {
 		return err
 	}
-	s, err := stacks.Of(p, sampleType)
+	s, err := stacks.NewSamples(p, sampleType)
 	if err != nil {
 		return err
 	}

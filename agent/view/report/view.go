@@ -52,7 +52,7 @@ func newView(p *pprof.Profile, form viewForm) (*view, error) {
 	if err != nil {
 		return nil, err
 	}
-	s, err := stacks.Of(p, sampleType)
+	s, err := stacks.NewSamples(p, sampleType)
 	if err != nil {
 		return nil, err
 	}
@@ -102,7 +102,7 @@ func newView(p *pprof.Profile, form viewForm) (*view, error) {
 	if sampleType != stored.TypeSamples || !stacks.HasEntries(p) {
 		return v, nil
 	}
-	e, err := stacks.Of(p, stored.TypeEntries)
+	e, err := stacks.NewSamples(p, stored.TypeEntries)
 	if err != nil {
 		return nil, err
 	}

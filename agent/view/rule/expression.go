@@ -119,7 +119,7 @@ func newExpression(text string, of *cel.Type) (*Expression, error) {
 				continue
 			}
 			if literal, ok := arg.AsLiteral().Value().(string); ok {
-				if _, err := e.patterns.of(literal); err != nil {
+				if _, err := e.patterns.compile(literal); err != nil {
 					return nil, fmt.Errorf("%s: %s", text, stored.Printable(err.Error()))
 				}
 			}
@@ -208,7 +208,7 @@ func (p *patterns) decorate(i interpreter.Interpretable) (interpreter.Interpreta
 			if !ok || !isText {
 				return types.NewErr("anyMatches is for stack and a pattern")
 			}
-			match, err := p.of(text)
+			match, err := p.compile(text)
 			if err != nil {
 				return types.WrapErr(err)
 			}
@@ -221,7 +221,7 @@ func (p *patterns) decorate(i interpreter.Interpretable) (interpreter.Interpreta
 		}), nil
 }
 
-func (p *patterns) of(text string) (*pattern, error) {
+func (p *patterns) compile(text string) (*pattern, error) {
 	match := p.compiled[text]
 	if match == nil {
 		if len(text) > maxText {

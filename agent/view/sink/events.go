@@ -37,14 +37,14 @@ func (l *eventLabels) set(sample *pprof.Sample, row profile.EventRow) {
 	key := eventLabelsKey{row.TID, row.Thread, row.EventLabels}
 	of := l.known[key]
 	if of == nil {
-		of = l.of(row)
+		of = l.sampleFor(row)
 		l.known[key] = of
 	}
 	sample.Label, sample.NumLabel, sample.NumUnit = of.Label, of.NumLabel, of.NumUnit
 }
 
-// of makes the labels of a row.
-func (l *eventLabels) of(row profile.EventRow) *pprof.Sample {
+// sampleFor makes the labels of a row.
+func (l *eventLabels) sampleFor(row profile.EventRow) *pprof.Sample {
 	labels, numbers := maps.Clone(l.process), maps.Clone(l.numbers)
 	place, what, class, field, value := stored.LabelPlace, stored.LabelKind, stored.LabelClass, stored.LabelField,
 		stored.LabelValue

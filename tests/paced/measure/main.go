@@ -182,11 +182,11 @@ func measure(ctx context.Context, agent profiler.Agent, hz int, order paced.Orde
 	if err != nil {
 		return r, err
 	}
-	all, err := paced.Of(recording.Profile, "")
+	all, err := paced.Measure(recording.Profile, "")
 	if err != nil {
 		return r, err
 	}
-	units, err := paced.Of(recording.Profile, paced.Unit)
+	units, err := paced.Measure(recording.Profile, paced.Unit)
 	if err != nil {
 		return r, err
 	}

@@ -92,9 +92,9 @@ type Resolution struct {
 // DecodeEntry decodes a ConstantPoolCacheEntry, for the instruction op: it may be resolved for
 // another.
 func (s *PoolSchema) DecodeEntry(entry []byte, op byte) (constant uint16, found Resolution) {
-	indices := s.indices.Of(entry)
+	indices := s.indices.Read(entry)
 	op1, op2 := byte(indices>>16), byte(indices>>24)
-	flags, f1, f2 := s.flags.Of(entry), s.f1.Of(entry), s.f2.Of(entry)
+	flags, f1, f2 := s.flags.Read(entry), s.f1.Read(entry), s.f2.Read(entry)
 	isFinal, forced := flags>>s.finalBit&1 != 0, flags>>s.forcedBit&1 != 0
 	return uint16(indices), resolve(op, op1, op2, isFinal, forced, f1, f2, f2)
 }

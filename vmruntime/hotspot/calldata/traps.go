@@ -63,7 +63,7 @@ func (s *TrapSchema) Length() uint64 { return s.length }
 // Decode reads the counts of a method from the beginning of its MethodData. It is false if that is
 // another method's.
 func (s *TrapSchema) Decode(method uint64, data []byte) (vmruntime.Traps, bool) {
-	if uint64(len(data)) < s.length || s.length == 0 || s.owner.Of(data) != method {
+	if uint64(len(data)) < s.length || s.length == 0 || s.owner.Read(data) != method {
 		return vmruntime.Traps{}, false
 	}
 	t := vmruntime.Traps{Reasons: make(map[string]int)}
@@ -73,7 +73,7 @@ func (s *TrapSchema) Decode(method uint64, data []byte) (vmruntime.Traps, bool) 
 		}
 	}
 	if s.Decompiles.Known {
-		t.Decompiles = int(min(s.Decompiles.Of(data), 1<<30))
+		t.Decompiles = int(min(s.Decompiles.Read(data), 1<<30))
 	}
 	return t, true
 }

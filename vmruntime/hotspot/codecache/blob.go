@@ -88,22 +88,22 @@ type Blob struct {
 func (s *BlobSchema) Decode(addr uint64, header []byte) (Blob, error) {
 	b := Blob{
 		Addr:          addr,
-		Name:          s.Name.Of(header),
-		size:          uint32(s.Size.Of(header)),
-		FrameComplete: int32(s.FrameComplete.SignedOf(header)),
-		Method:        s.method.Of(header),
-		CompileID:     uint32(s.CompileID.Of(header)),
-		Level:         int8(s.level.Of(header)),
-		State:         int8(s.State.Of(header)),
-		Entry:         s.entry.Of(header),
-		Verified:      s.verified.Of(header),
-		EntryBCI:      int32(s.EntryBCI.Of(header)),
+		Name:          s.Name.Read(header),
+		size:          uint32(s.Size.Read(header)),
+		FrameComplete: int32(s.FrameComplete.ReadSigned(header)),
+		Method:        s.method.Read(header),
+		CompileID:     uint32(s.CompileID.Read(header)),
+		Level:         int8(s.level.Read(header)),
+		State:         int8(s.State.Read(header)),
+		Entry:         s.entry.Read(header),
+		Verified:      s.verified.Read(header),
+		EntryBCI:      int32(s.EntryBCI.Read(header)),
 	}
 	if s.CodeOffset.Known {
-		b.Begin = addr + s.CodeOffset.Of(header)
-		b.End = addr + s.DataOffset.Of(header)
+		b.Begin = addr + s.CodeOffset.Read(header)
+		b.End = addr + s.DataOffset.Read(header)
 	} else {
-		b.Begin, b.End = s.CodeBegin.Of(header), s.CodeEnd.Of(header)
+		b.Begin, b.End = s.CodeBegin.Read(header), s.CodeEnd.Read(header)
 	}
 	if s.verified.Known && s.verified.Width < vmstructs.WordSize {
 		b.Entry, b.Verified = b.Begin+b.Entry, b.Begin+b.Verified

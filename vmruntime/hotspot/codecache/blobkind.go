@@ -87,8 +87,8 @@ func (k *KindTable) Learn(t vmstructs.Reader, addrs []uint64) (news bool, err er
 	return news, nil
 }
 
-// Of returns the kind of blobs whose name is at addr.
-func (k *KindTable) Of(addr uint64) Kind { return KindOf(k.Names[addr]) }
+// Lookup returns the kind of blobs whose name is at addr.
+func (k *KindTable) Lookup(addr uint64) Kind { return KindOf(k.Names[addr]) }
 
 // Pointer returns where the name of a kind is, or 0 if no blob of that kind was seen yet. Where a
 // linker did not merge equal strings, the lowest address counts.

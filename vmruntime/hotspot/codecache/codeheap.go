@@ -95,14 +95,14 @@ func ReadHeaps(t vmstructs.Reader, c *Schema) (heaps []Heap, shift uint8, err er
 		if err != nil {
 			return nil, 0, err
 		}
-		field := func(space, f vmstructs.Field) uint64 { f.Offset += space.Offset; return f.Of(object) }
+		field := func(space, f vmstructs.Field) uint64 { f.Offset += space.Offset; return f.Read(object) }
 		h := Heap{
 			Low:    field(c.memory, c.low),
 			High:   field(c.memory, c.boundary),
 			Segmap: field(c.segmap, c.low),
 			used:   field(c.memory, c.high),
 		}
-		s := c.segmentShift.Of(object)
+		s := c.segmentShift.Read(object)
 		if h.Low == 0 || h.Segmap == 0 { // CodeHeap::reserve sets both before there is any code
 			return nil, 0, fmt.Errorf("code heap at %#x: %w", addr, vmruntime.ErrStarting)
 		}

@@ -69,8 +69,8 @@ func (c *Cache) Header(blob, addr, n uint64) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	length := c.Schema.blockLength.Of(both)
-	if c.Schema.BlockUsed.Of(both) == 0 || length > maxHeapSize>>c.Shift || addr < block ||
+	length := c.Schema.blockLength.Read(both)
+	if c.Schema.BlockUsed.Read(both) == 0 || length > maxHeapSize>>c.Shift || addr < block ||
 		addr-block >= length<<c.Shift {
 		return nil, vmruntime.ErrStale
 	}

@@ -83,11 +83,11 @@ func InterpreterCode(t vmstructs.Reader, s *StubSchema) (low, high uint64, err e
 	if err != nil {
 		return 0, 0, err
 	}
-	begin, end := s.begin.Of(object), s.end.Of(object)
+	begin, end := s.begin.Read(object), s.end.Read(object)
 	if begin > end || end-begin > maxInterpreter {
 		return 0, 0, fmt.Errorf("interpreter code from %#x to %#x: %w", begin, end, vmruntime.ErrMalformed)
 	}
-	buffer := s.buffer.Of(object)
+	buffer := s.buffer.Read(object)
 	return buffer + begin, buffer + end, nil
 }
 
@@ -106,12 +106,12 @@ func ReadCodelets(t vmstructs.Reader, s *StubSchema) (Pieces, error) {
 	var list []Piece
 	var descriptions []uint64
 	for at := low; len(code) >= int(s.codelet) && len(list) < maxCodelets; {
-		size := s.codeletSize.Of(code)
+		size := s.codeletSize.Read(code)
 		if size < s.codelet || size > uint64(len(code)) {
 			return nil, fmt.Errorf("interpreter codelet of %d bytes: %w", size, vmruntime.ErrMalformed)
 		}
 		list = append(list, Piece{Begin: at + s.codelet, End: at + size})
-		descriptions = append(descriptions, s.description.Of(code))
+		descriptions = append(descriptions, s.description.Read(code))
 		code, at = code[size:], at+size
 	}
 	names, err := t.Texts(descriptions)

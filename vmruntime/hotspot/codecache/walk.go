@@ -82,7 +82,7 @@ func (c *Cache) ReadBlobs(s *BlobSchema, blocks []uint64) ([]Blob, error) {
 	found := make([]Blob, 0, len(blocks))
 	for i, block := range blocks {
 		object, ok := b.Bytes(i)
-		if !ok || c.Schema.BlockUsed.Of(object) == 0 || uint64(len(object)) < c.Schema.BlockSize+s.BlobHeader {
+		if !ok || c.Schema.BlockUsed.Read(object) == 0 || uint64(len(object)) < c.Schema.BlockSize+s.BlobHeader {
 			continue
 		}
 		if blob, err := s.Decode(block+c.Schema.BlockSize, object[c.Schema.BlockSize:]); err == nil {

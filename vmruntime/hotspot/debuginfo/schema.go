@@ -81,22 +81,22 @@ type span struct{ begin, end uint64 }
 // spans finds the three areas from the header of the nmethod at addr.
 func (s *Schema) spans(addr uint64, header []byte) (pcs, scopes, metadata span) {
 	if s.Immutable.Known {
-		base := s.Immutable.Of(header)
-		pcs = span{base + s.pcs.Of(header), base + s.scopesOffset.Of(header)}
-		scopes = span{base + s.scopesOffset.Of(header), base + s.immutableSize.Of(header)}
+		base := s.Immutable.Read(header)
+		pcs = span{base + s.pcs.Read(header), base + s.scopesOffset.Read(header)}
+		scopes = span{base + s.scopesOffset.Read(header), base + s.immutableSize.Read(header)}
 		if s.mutable.Known {
-			base := s.mutable.Of(header)
-			return pcs, scopes, span{base + s.relocate.Of(header), base + s.mutableSize.Of(header)}
+			base := s.mutable.Read(header)
+			return pcs, scopes, span{base + s.relocate.Read(header), base + s.mutableSize.Read(header)}
 		}
-		data := addr + s.dataOffset.Of(header)
-		return pcs, scopes, span{data + s.metadata.Of(header), addr + s.size.Of(header)}
+		data := addr + s.dataOffset.Read(header)
+		return pcs, scopes, span{data + s.metadata.Read(header), addr + s.size.Read(header)}
 	}
-	pcs = span{addr + s.pcs.Of(header), addr + s.dependencies.Of(header)}
-	scopes = span{addr + s.scopesOffset.Of(header), pcs.begin}
+	pcs = span{addr + s.pcs.Read(header), addr + s.dependencies.Read(header)}
+	scopes = span{addr + s.scopesOffset.Read(header), pcs.begin}
 	if s.scopesBegin.Known {
-		scopes.begin = s.scopesBegin.Of(header)
+		scopes.begin = s.scopesBegin.Read(header)
 	}
-	return pcs, scopes, span{addr + s.metadata.Of(header), scopes.begin}
+	return pcs, scopes, span{addr + s.metadata.Read(header), scopes.begin}
 }
 
 // Read reads the debug information of the nmethod at addr.

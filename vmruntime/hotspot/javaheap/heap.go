@@ -143,8 +143,8 @@ func (r Reader) region(addr uint64) (low, high uint64, err error) {
 	if err != nil {
 		return 0, 0, err
 	}
-	low = s.start.Of(b)
-	return low, low + vmstructs.WordSize*s.words.Of(b), nil
+	low = s.start.Read(b)
+	return low, low + vmstructs.WordSize*s.words.Read(b), nil
 }
 
 // serial reads the bounds of the young generation, which do not move.

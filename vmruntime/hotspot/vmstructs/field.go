@@ -15,18 +15,18 @@ type Field struct {
 // End is the offset of the first byte behind the field.
 func (f Field) End() uint64 { return uint64(f.Offset) + uint64(f.Width) }
 
-// Of returns the field's value in object, zero-extended; 0 if it is absent or object is too short.
-func (f Field) Of(object []byte) uint64 {
+// Read returns the field's value in object, zero-extended; 0 if it is absent or object is too short.
+func (f Field) Read(object []byte) uint64 {
 	if !f.Known || f.End() > uint64(len(object)) {
 		return 0
 	}
 	return Number(object[f.Offset:f.End()])
 }
 
-// SignedOf returns the field's value in object, sign-extended.
-func (f Field) SignedOf(object []byte) int64 {
+// ReadSigned returns the field's value in object, sign-extended.
+func (f Field) ReadSigned(object []byte) int64 {
 	unused := 64 - 8*uint(f.Width)
-	return int64(f.Of(object)<<unused) >> unused
+	return int64(f.Read(object)<<unused) >> unused
 }
 
 // At is the field's address in the object at addr.

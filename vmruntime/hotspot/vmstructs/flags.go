@@ -90,7 +90,7 @@ func FindFlags(t Reader, s *FlagSchema, wanted ...string) (map[string]uint64, er
 	}
 	pointers := make([]uint64, n)
 	for i := range pointers {
-		pointers[i] = s.name.Of(table[uint64(i)*s.size:][:s.size])
+		pointers[i] = s.name.Read(table[uint64(i)*s.size:][:s.size])
 	}
 	names, err := t.Texts(pointers)
 	if err != nil {
@@ -99,7 +99,7 @@ func FindFlags(t Reader, s *FlagSchema, wanted ...string) (map[string]uint64, er
 	found := make(map[string]uint64, len(wanted))
 	for i, pointer := range pointers {
 		if name := names[pointer]; slices.Contains(wanted, name) {
-			found[name] = s.addr.Of(table[uint64(i)*s.size:][:s.size])
+			found[name] = s.addr.Read(table[uint64(i)*s.size:][:s.size])
 		}
 	}
 	return found, nil

@@ -20,7 +20,7 @@ const medianSquare = 0.455
 
 // believe compares the profiles with what breakpoints observed, and puts the observations into the
 // links. Variances of links without observations follow from the median error.
-func believe(n *network, h *hearing) profile.Credibility {
+func believe(n *network, h *observations) profile.Credibility {
 	type comparison struct{ error, hits float64 }
 	var list []comparison
 	total := 0.
@@ -30,9 +30,9 @@ func believe(n *network, h *hearing) profile.Credibility {
 		if l.from == VM || l.profile <= 0 || j == nil {
 			continue
 		}
-		if heard, _, ok := j.frequency(); ok {
+		if observed, _, ok := j.frequency(); ok {
 			hits := min(j.entries, j.calls)
-			r := math.Log(l.profile / heard)
+			r := math.Log(l.profile / observed)
 			noise := medianSquare * (1/j.entries + 1/j.calls)
 			list = append(list, comparison{math.Sqrt(max(r*r-noise, 0)), hits})
 			total += hits
@@ -74,7 +74,7 @@ const (
 )
 
 // apply sets what links say about rates, depending on the credibility of the profiles.
-func (n *network) apply(c *profile.Credibility, h *hearing) {
+func (n *network) apply(c *profile.Credibility, h *observations) {
 	variance := profileVariance
 	if c.Comparisons >= minComparisons {
 		variance += c.Error * c.Error
@@ -96,17 +96,17 @@ func (n *network) apply(c *profile.Credibility, h *hearing) {
 		if j == nil {
 			continue
 		}
-		heard, v, ok := j.frequency()
+		observed, v, ok := j.frequency()
 		if !ok {
 			continue
 		}
 		// Two measurements of the same quantity. If they contradict each other, the profile is the
 		// wrong one.
-		if l.perEntry <= 0 || math.Abs(math.Log(l.perEntry/heard)) > 3*math.Sqrt(v+variance) {
-			l.perEntry, l.spread = heard, v
+		if l.perEntry <= 0 || math.Abs(math.Log(l.perEntry/observed)) > 3*math.Sqrt(v+variance) {
+			l.perEntry, l.spread = observed, v
 		} else {
 			a, b := 1/variance, 1/v
-			l.perEntry = math.Exp((a*math.Log(l.perEntry) + b*math.Log(heard)) / (a + b))
+			l.perEntry = math.Exp((a*math.Log(l.perEntry) + b*math.Log(observed)) / (a + b))
 			l.spread = 1 / (a + b)
 		}
 		l.covered = 1

@@ -62,7 +62,7 @@ func Estimate(in *Input, options Options) *Result {
 	frequencies := newFrequencies(in.Methods)
 	n := newNetwork(in, frequencies)
 	n.weighWork(in, frequencies)
-	h := listen(in)
+	h := combine(in)
 	r := &Result{Credibility: believe(n, h), network: n}
 	n.apply(&r.Credibility, h)
 	x, variances := n.solve(in, h, r.Credibility.Credible)
@@ -96,9 +96,9 @@ func (in *Input) measured() bool {
 // solve computes the logarithms of rates, in calls per second of CPU time, so that samples and
 // windows are about the same time, whatever else runs on the machine. Shares depend on rates and
 // rates on shares: a few rounds of both are enough. In the first rounds all variances are larger,
-// so that no equation counts as far off before the others have been heard. The second result is the
+// so that no equation counts as far off before the others have been read. The second result is the
 // variances of x.
-func (n *network) solve(in *Input, h *hearing, profiles bool) (x, spread []float64) {
+func (n *network) solve(in *Input, h *observations, profiles bool) (x, spread []float64) {
 	const (
 		outer, inner   = 8, 6
 		gentle, softer = 3, 4. // rounds with larger variances, and by how much in each
@@ -114,11 +114,11 @@ func (n *network) solve(in *Input, h *hearing, profiles bool) (x, spread []float
 	for c, output := range n.output {
 		x[output] = x[c]
 	}
-	heard := h.equations()
+	observed := h.equations()
 	var all []equation
 	for round := range outer {
 		n.divide(x, round > 0)
-		all = append(timed(in, n, x, learn, all[:0]), heard...)
+		all = append(timed(in, n, x, learn, all[:0]), observed...)
 		for i := range all {
 			all[i].value = near(all[i].value)
 		}

@@ -28,8 +28,8 @@ func TestIntervals(t *testing.T) {
 		held     float64 // least share of the calls whose interval contains the truth
 		narrowed float64 // the median factor, at most
 	}{
-		{"nothing heard", 0, simulated{codes: 300, seconds: 10}, 0.94, 10},
-		{"heard", 10, simulated{codes: 300, seconds: 10}, 0.94, 5},
+		{"nothing observed", 0, simulated{codes: 300, seconds: 10}, 0.94, 10},
+		{"observed", 10, simulated{codes: 300, seconds: 10}, 0.94, 5},
 		{"short", 2, simulated{codes: 300, seconds: 1}, 0.93, 40},
 		// A third of all profiles is wrong.
 		{"other phase", 10, simulated{codes: 300, seconds: 10, polluted: 0.3, shift: 1}, 0.9, 5},

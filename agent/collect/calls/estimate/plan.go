@@ -57,16 +57,16 @@ func Plan(in *Input, r *Result, b Budget) []Request {
 // A planner computes the cost of a window and the information that it would give.
 type planner struct {
 	Budget
-	hits    float64 // hits left in the budget
-	in      *Input
-	network *network
-	rates   []Rate
-	heard   *hearing
-	total   float64 // calls a second
+	hits     float64 // hits left in the budget
+	in       *Input
+	network  *network
+	rates    []Rate
+	observed *observations
+	total    float64 // calls a second
 }
 
 func newPlanner(in *Input, r *Result, b Budget) *planner {
-	p := &planner{Budget: b, hits: b.Hits, in: in, network: r.network, rates: r.Rates, heard: listen(in)}
+	p := &planner{Budget: b, hits: b.Hits, in: in, network: r.network, rates: r.Rates, observed: combine(in)}
 	for _, rate := range r.Rates {
 		p.total += rate.PerSecond
 	}
@@ -90,15 +90,15 @@ func (p *planner) longest(codes ...CodeID) float64 {
 	length, sum := p.MaxDuration, 1e-9
 	for _, c := range codes {
 		sum += p.rates[c].PerSecond
-		if t := p.heard.codes[c].tooLong(); t > 0 {
+		if t := p.observed.codes[c].tooLong(); t > 0 {
 			length = min(length, roomFor*t)
 		}
 	}
 	return min(length, roomFor*float64(p.MaxHits)/sum)
 }
 
-// unheard is the variance of the logarithm of a rate above which the rate counts as unobserved.
-const unheard = 6.
+// unobservedVariance is the variance of the logarithm of a rate above which the rate counts as unobserved.
+const unobservedVariance = 6.
 
 // An anchor is a code whose rate can be observed, and the value of an observation per cost.
 type anchor struct {
@@ -115,14 +115,14 @@ func (p *planner) anchors() []Request {
 		_, information := p.network.spent[c].edge(math.Log(max(p.rates[c].PerSecond, 1e-9)*p.in.Duration/p.network.cpu),
 			perSample)
 		now[c] = 1/(information+1/bodyVariance) + scaleVariance
-		if _, variance, ok := p.heard.codes[c].rate(); ok {
+		if _, variance, ok := p.observed.codes[c].rate(); ok {
 			now[c] = min(now[c], variance)
 		}
-		now[c], then[c] = min(now[c], unheard), math.Inf(1)
+		now[c], then[c] = min(now[c], unobservedVariance), math.Inf(1)
 	}
 	uncertain, _ := p.network.spread(now)
-	for _, c := range p.spokesmen() {
-		then[c] = 1 / (1/now[c] + 1/p.hear(c).variance)
+	for _, c := range p.representatives() {
+		then[c] = 1 / (1/now[c] + 1/p.prospect(c).variance)
 	}
 	left, from := p.network.spread(then)
 	worth := make([]float64, len(p.rates))
@@ -134,7 +134,7 @@ func (p *planner) anchors() []Request {
 	var list []anchor
 	for c, w := range worth {
 		if w > 0 {
-			list = append(list, anchor{CodeID(c), w / p.hear(CodeID(c)).cost()})
+			list = append(list, anchor{CodeID(c), w / p.prospect(CodeID(c)).cost()})
 		}
 	}
 	slices.SortFunc(list, func(a, b anchor) int {
@@ -144,9 +144,9 @@ func (p *planner) anchors() []Request {
 }
 
 const (
-	// maxHeard is the highest observable rate, in calls a second: above it, a window is mostly
+	// maxObservable is the highest observable rate, in calls a second: above it, a window is mostly
 	// hits.
-	maxHeard = 30e3
+	maxObservable = 30e3
 	// minLength is the minimum length of a window, in seconds: setting breakpoints takes about as
 	// long.
 	minLength = 1e-3
@@ -155,28 +155,28 @@ const (
 	doubted = 1.5
 )
 
-// A hearable is the information that one more window would give about a code.
-type hearable struct {
+// A prospect is the information that one more window would give about a code.
+type prospect struct {
 	variance float64 // variance after the window; infinite if it gives no information
 	hits     float64 // expected
 }
 
 // cost of a window, in hits: setting and removing breakpoints costs about as much as ten.
-func (h hearable) cost() float64 { return 10 + h.hits }
+func (h prospect) cost() float64 { return 10 + h.hits }
 
-// hear returns the information that a window would give about a code that is, or may be, rarely
+// prospect returns the information that a window would give about a code that is, or may be, rarely
 // called.
-func (p *planner) hear(c CodeID) hearable {
+func (p *planner) prospect(c CodeID) prospect {
 	rate, length := p.rates[c].PerSecond, p.longest(c)
 	hits := rate * length
 	switch {
 	case !p.in.Codes[c].breakable() || rate <= 0:
-	case rate <= maxHeard && hits >= 0.1 && length >= minLength:
-		return hearable{1 + 1/hits, hits}
+	case rate <= maxObservable && hits >= 0.1 && length >= minLength:
+		return prospect{1 + 1/hits, hits}
 	case p.doubtful(c):
-		return hearable{doubted, exploreHits}
+		return prospect{doubted, exploreHits}
 	}
-	return hearable{variance: math.Inf(1)}
+	return prospect{variance: math.Inf(1)}
 }
 
 // breakable reports whether all calls of the code enter it at one address of its own.
@@ -228,7 +228,7 @@ func (p *planner) checks() []Request {
 			continue
 		}
 		compared := 0.
-		if j := p.heard.pairs[pair{l.from, l.to}]; j != nil {
+		if j := p.observed.pairs[pair{l.from, l.to}]; j != nil {
 			compared = j.windows
 		}
 		calls := p.rates[l.to].PerSecond * l.share / p.total
@@ -254,7 +254,7 @@ const (
 	exploreSure   = 10    // samples in the code from which its rate is certain
 	exploreTries  = 2     // windows
 	exploreHits   = 24    // hits per window: enough to see that a code is called often
-	exploreHeard  = 2e-3  // seconds, of a window without hits: a shorter one shows nothing
+	exploreSilent = 2e-3  // seconds, of a window without hits: a shorter one shows nothing
 )
 
 // doubtful reports whether a code may be called far less often than estimated: it has few samples,
@@ -266,8 +266,8 @@ func (p *planner) doubtful(c CodeID) bool {
 
 // tried returns how many windows gave information about a code.
 func (p *planner) tried(c CodeID) (n int) {
-	for _, s := range p.heard.codes[c].windows {
-		if s.full || s.hits > 0 || s.free >= exploreHeard {
+	for _, s := range p.observed.codes[c].windows {
+		if s.full || s.hits > 0 || s.free >= exploreSilent {
 			n++
 		}
 	}
@@ -301,9 +301,9 @@ func (p *planner) explore() []Request {
 // firmly is the variance of a link up to which its two codes share one observation.
 const firmly = 0.3
 
-// spokesmen returns the best representatives to observe: from each group of codes whose rates
+// representatives returns the best representatives to observe: from each group of codes whose rates
 // follow from each other, the one with the most information per cost.
-func (p *planner) spokesmen() []CodeID {
+func (p *planner) representatives() []CodeID {
 	group := make([]int32, len(p.rates))
 	for c := range group {
 		group[c] = int32(c)
@@ -323,7 +323,7 @@ func (p *planner) spokesmen() []CodeID {
 	best, score := map[int32]CodeID{}, map[int32]float64{}
 	var order []int32
 	for c := range p.rates {
-		h := p.hear(CodeID(c))
+		h := p.prospect(CodeID(c))
 		if math.IsInf(h.variance, 1) {
 			continue
 		}

@@ -94,10 +94,10 @@ func TestNoPlanWithoutBudget(t *testing.T) {
 func TestPlanObservesOneOfMany(t *testing.T) {
 	s := newSimulation(simulated{seed: 5, codes: 200, seconds: 5})
 	p := newPlanner(s.in, Estimate(s.in, Options{}), budget())
-	speak := p.spokesmen()
+	speak := p.representatives()
 	able := 0
 	for c := range p.rates {
-		if p.hear(CodeID(c)).variance < 10 {
+		if p.prospect(CodeID(c)).variance < 10 {
 			able++
 		}
 	}

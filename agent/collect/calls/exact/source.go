@@ -39,7 +39,7 @@ func (c *Counted) Take(t *guest.Process) (p *fold.Process) {
 	}
 	taken := false
 	c.Owner.Do(func(s *fold.State) {
-		if p = s.Of(t); p == nil {
+		if p = s.Lookup(t); p == nil {
 			return
 		}
 		if taken = c.process != nil; !taken {
@@ -98,7 +98,7 @@ func New(services *source.Services, edges, objects bool) *Source {
 // Announce keeps the layout of objects in p's VM.
 func (x *Source) Announce(p *guest.Process, heap *bpf.HotspotHeap, serial uint32) error {
 	if x.objects && heap != nil && x.Wanted(p.PID) {
-		kept := x.heaps.Of(p)
+		kept := x.heaps.Get(p)
 		*kept = *heap
 		kept.Serial = serial
 	}
@@ -136,7 +136,7 @@ func (x *Source) begin(p *fold.Process, g *guest.VM, lib *proc.Mapping) (*Record
 		if err := CheckObjects(vm); err != nil {
 			return nil, err
 		}
-		if opt.Heap = x.heaps.Of(p.Process); opt.Heap.Serial == 0 {
+		if opt.Heap = x.heaps.Get(p.Process); opt.Heap.Serial == 0 {
 			return nil, errHeap
 		}
 	}
@@ -300,7 +300,7 @@ func (n foundNames) Method(m Method) symbol.Symbol {
 	if text := m.Marker(); text != "" {
 		return guest.Marker(text)
 	}
-	if s := n.Of(methodFrame(m)).Symbols; len(s) > 0 {
+	if s := n.Lookup(methodFrame(m)).Symbols; len(s) > 0 {
 		return guest.MethodOf(s[len(s)-1])
 	}
 	return guest.Marker("[unknown]")
@@ -308,7 +308,7 @@ func (n foundNames) Method(m Method) symbol.Symbol {
 
 // Places implements Names.
 func (n foundNames) Places(s Site) (places []Place) {
-	name := n.Of(siteFrame(s))
+	name := n.Lookup(siteFrame(s))
 	if name.Stale || name.Unknown {
 		return nil
 	}

@@ -27,7 +27,7 @@ const (
 	listenHits    = 64                    // most hits of one window
 	listenWindows = 40                    // a second and process, at most
 	keptWindows   = 2048                  // windows kept for a process, each some kB
-	heardLately   = time.Minute           // the observations that plans use: processes change
+	recentWindows = time.Minute           // the observations that plans use: processes change
 	meetInterval  = planInterval / 10     // time between checks for JVMs that have just started
 	fade          = 0.2                   // part of past samples that is forgotten every planInterval
 )
@@ -41,13 +41,13 @@ const Runtime = "hotspot"
 // estimates.
 type Engine struct {
 	*source.Services
-	listener *listener.Listener // nil: no breakpoint is set
-	budget   float64            // share of the processes' CPU time that windows and ticks may take
-	logical  bool               // also inlined calls
-	cancel   context.CancelFunc
-	done     chan struct{}
-	watches  listener.Tally
-	met      map[*fold.Process]struct{} // belongs to the goroutine that plans
+	listener  *listener.Listener // nil: no breakpoint is set
+	budget    float64            // share of the processes' CPU time that windows and ticks may take
+	logical   bool               // also inlined calls
+	cancel    context.CancelFunc
+	done      chan struct{}
+	watches   listener.Tally
+	baselined map[*fold.Process]struct{} // belongs to the goroutine that plans
 
 	mu      sync.Mutex
 	guests  map[*fold.Process]*jvm
@@ -57,7 +57,7 @@ type Engine struct {
 
 // A jvm is the engine's state for a process.
 type jvm struct {
-	heard       []observedWindow      // oldest first
+	windows     []observedWindow      // oldest first
 	last        reading               // the last one; belongs to the worker that handles the process
 	limits      *profile.InlineLimits // limits of the VM's inliner, nil until they are read; belongs to the same worker
 	credibility profile.Credibility   // from the last plan
@@ -85,7 +85,7 @@ func Open(services *source.Services, l *listener.Listener, share float64, logica
 	ctx, cancel := context.WithCancel(context.Background())
 	e := &Engine{
 		Services: services, listener: l, budget: share, logical: logical, cancel: cancel, done: make(chan struct{}),
-		guests: map[*fold.Process]*jvm{}, met: map[*fold.Process]struct{}{},
+		guests: map[*fold.Process]*jvm{}, baselined: map[*fold.Process]struct{}{},
 	}
 	go e.run(ctx)
 	return e
@@ -172,7 +172,7 @@ func (e *Engine) run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-look.C:
-			e.Resolver.Keep(guest.StageUpkeep, func() { e.meet(ctx) })
+			e.Resolver.Keep(guest.StageUpkeep, func() { e.readBaselines(ctx) })
 			continue
 		case <-tick.C:
 		}

@@ -181,8 +181,8 @@ func (e *Engine) estimateNow(g *guest.VM, t task) (out calls.Estimated, err erro
 	if err != nil {
 		return out, err
 	}
-	heard := e.observedSince(t.process, t.since)
-	in := newInput(g, vm, e.Resolver.ClassEpoch(g), t.top, heard, t.length, e.Period, e.hitTime())
+	observed := e.observedSince(t.process, t.since)
+	in := newInput(g, vm, e.Resolver.ClassEpoch(g), t.top, observed, t.length, e.Period, e.hitTime())
 	if err := in.readProfiles(&t.reading, proc.Monotonic()); err != nil {
 		return out, fmt.Errorf("read counters: %w", err)
 	}

@@ -83,14 +83,14 @@ type codeKey struct {
 
 // newInput combines timer samples (top, from a time of that length) with what breakpoints observed.
 func newInput(
-	g *guest.VM, vm vmruntime.CallCounter, epoch uint32, top fold.TopEdges, heard []observedWindow, length, period,
+	g *guest.VM, vm vmruntime.CallCounter, epoch uint32, top fold.TopEdges, windows []observedWindow, length, period,
 	hit time.Duration,
 ) *input {
 	in := emptyInput(g, vm, epoch)
 	in.Input = estimate.Input{
 		Duration: length.Seconds(), CPU: top.All * period.Seconds(), Period: period.Seconds(), HitCost: hit.Seconds(),
 	}
-	in.observe(top, heard)
+	in.observe(top, windows)
 	return in
 }
 
@@ -103,10 +103,10 @@ func emptyInput(g *guest.VM, vm vmruntime.CallCounter, epoch uint32) *input {
 }
 
 // observe adds samples and observations.
-func (in *input) observe(top fold.TopEdges, heard []observedWindow) {
+func (in *input) observe(top fold.TopEdges, windows []observedWindow) {
 	in.addEdges(top)
 	in.addBelow(top)
-	for _, w := range heard {
+	for _, w := range windows {
 		in.addWindow(w)
 	}
 }

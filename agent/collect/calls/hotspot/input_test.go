@@ -103,11 +103,11 @@ func inputOf(t *testing.T, vm *countingVM) *input {
 	window := observedWindow{entries: []bpf.Frame{compiledAt(run, 0x10)}, hits: map[observedHit]int{},
 		length: 20 * time.Millisecond, ran: 20 * time.Millisecond}
 	window.hits[observedHit{callee: compiledAt(run, 0x10)}] = 20
-	heard := make([]observedWindow, 30)
-	for i := range heard {
-		heard[i] = window
+	windows := make([]observedWindow, 30)
+	for i := range windows {
+		windows[i] = window
 	}
-	in.observe(top, heard)
+	in.observe(top, windows)
 	var reading reading
 	if err := in.readProfiles(&reading, time.Second); err != nil {
 		t.Fatal(err)

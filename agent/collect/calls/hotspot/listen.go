@@ -168,13 +168,13 @@ func (e *Engine) plan(g *guest.VM, b fold.Busy) ([]wish, error) {
 	if err != nil {
 		return nil, err
 	}
-	heard := e.observedSince(b.Process, proc.Monotonic()-heardLately)
+	observed := e.observedSince(b.Process, proc.Monotonic()-recentWindows)
 	e.mu.Lock()
 	own := e.guestOf(b.Process)
 	income := own.income
 	e.mu.Unlock()
 	hit := e.hitTime()
-	in := newInput(g, vm, e.Resolver.ClassEpoch(g), b.Top, heard, b.Top.Span, e.Period, hit)
+	in := newInput(g, vm, e.Resolver.ClassEpoch(g), b.Top, observed, b.Top.Span, e.Period, hit)
 	if err := in.readProfiles(&own.last, proc.Monotonic()); err != nil {
 		return nil, err
 	}
@@ -230,18 +230,18 @@ func (e *Engine) window(ctx context.Context, own *jvm, w wish) (enough bool) {
 	}
 	// A full window counts up to its last hit: later hits are not in it.
 	ran := max(r.Ran-time.Duration(r.Late)*e.hitTime(), 0)
-	heard := observedWindow{at: proc.Monotonic(), entries: w.frames, hits: map[observedHit]int{}, length: w.duration,
+	observed := observedWindow{at: proc.Monotonic(), entries: w.frames, hits: map[observedHit]int{}, length: w.duration,
 		ran: ran, capped: r.Capped, partial: r.Busy+r.Left > 0}
 	epoch := e.Resolver.ClassEpochOf(p.Process)
 	for _, h := range r.Hits {
-		heard.hits[observedHit{h.Callee, fold.CallSite(h.Caller, epoch)}]++
+		observed.hits[observedHit{h.Callee, fold.CallSite(h.Caller, epoch)}]++
 	}
 	e.learn(p, r.Hits, epoch)
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	own.heard = append(own.heard, heard)
-	if n := len(own.heard); n > keptWindows {
-		own.heard = slices.Clone(own.heard[n-keptWindows/2:])
+	own.windows = append(own.windows, observed)
+	if n := len(own.windows); n > keptWindows {
+		own.windows = slices.Clone(own.windows[n-keptWindows/2:])
 	}
 	return true
 }
@@ -268,9 +268,9 @@ func (e *Engine) observedSince(p *fold.Process, since time.Duration) []observedW
 	if own == nil {
 		return nil
 	}
-	for i := range own.heard {
-		if own.heard[i].at >= since {
-			return own.heard[i:len(own.heard):len(own.heard)]
+	for i := range own.windows {
+		if own.windows[i].at >= since {
+			return own.windows[i:len(own.windows):len(own.windows)]
 		}
 	}
 	return nil

@@ -40,8 +40,8 @@ type siteCount struct {
 	count uint64
 }
 
-// of returns how often the call at a bytecode index had been made.
-func (c *methodCounts) of(bci int) uint64 {
+// countAt returns how often the call at a bytecode index had been made.
+func (c *methodCounts) countAt(bci int) uint64 {
 	i, ok := slices.BinarySearchFunc(c.calls, bci, func(s siteCount, bci int) int { return cmp.Compare(s.bci, bci) })
 	if !ok {
 		return 0
@@ -101,7 +101,7 @@ func (r *reading) rates(p *vmruntime.MethodProfile, now, length time.Duration, t
 		return // it may have run for some time when its calls began to be counted
 	}
 	for i := range p.Calls {
-		if p.Calls[i].Count < before.of(p.Calls[i].BCI) {
+		if p.Calls[i].Count < before.countAt(p.Calls[i].BCI) {
 			return
 		}
 	}
@@ -112,7 +112,7 @@ func (r *reading) rates(p *vmruntime.MethodProfile, now, length time.Duration, t
 		to.Covered *= float64(all-min(p.Before-before.before, all)) / float64(all)
 	}
 	for i := range p.Calls {
-		to.Sites[i].Rate = float64(p.Calls[i].Count-before.of(p.Calls[i].BCI)) / seconds
+		to.Sites[i].Rate = float64(p.Calls[i].Count-before.countAt(p.Calls[i].BCI)) / seconds
 	}
 }
 
@@ -153,33 +153,33 @@ const (
 	// young is the maximum age of a JVM whose counters are all read when it is first sampled. A
 	// young JVM soon calls methods that it has not called yet, and has few classes: listing methods
 	// takes some 10 ms per thousand classes.
-	young         = time.Minute
-	meetDeadline  = 3 * time.Second // time limit for all new JVMs together
-	maxCountsKept = 4 * maxProfiled // methods whose first counts a window keeps, some 150 bytes each
+	young            = time.Minute
+	baselineDeadline = 3 * time.Second // time limit for all new JVMs together
+	maxCountsKept    = 4 * maxProfiled // methods whose first counts a window keeps, some 150 bytes each
 )
 
-// meet reads the counters of all methods of JVMs that have just started, as the baseline for later
+// readBaselines reads the counters of all methods of JVMs that have just started, as the baseline for later
 // counts. It runs at the first sample: earlier counts are in no estimate.
-func (e *Engine) meet(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, meetDeadline)
+func (e *Engine) readBaselines(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, baselineDeadline)
 	defer cancel()
-	for _, p := range e.strangers() {
+	for _, p := range e.withoutBaseline() {
 		if ctx.Err() != nil {
 			return // next time
 		}
-		e.met[p] = struct{}{}
+		e.baselined[p] = struct{}{}
 		if p.Identity().Age() <= young {
 			e.Resolver.Attempt(guest.StageListen, p.Process, func() { e.readFirst(ctx, p) })
 		}
 	}
 }
 
-// strangers returns the JVMs that were sampled, but whose counters have not been read.
-func (e *Engine) strangers() (list []*fold.Process) {
-	maps.DeleteFunc(e.met, func(p *fold.Process, _ struct{}) bool { return p.Exited.Load() })
+// withoutBaseline returns the JVMs that were sampled, but whose counters have not been read.
+func (e *Engine) withoutBaseline() (list []*fold.Process) {
+	maps.DeleteFunc(e.baselined, func(p *fold.Process, _ struct{}) bool { return p.Exited.Load() })
 	e.Owner.Do(func(s *fold.State) {
 		for _, p := range s.Table {
-			if _, met := e.met[p]; !met && len(p.Top.Edges) > 0 && !p.Exited.Load() && p.Attachment.Load() != 0 {
+			if _, known := e.baselined[p]; !known && len(p.Top.Edges) > 0 && !p.Exited.Load() && p.Attachment.Load() != 0 {
 				list = append(list, p)
 			}
 		}

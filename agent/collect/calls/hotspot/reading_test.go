@@ -113,16 +113,16 @@ func TestMeetOnce(t *testing.T) {
 	}
 	sampled.Attachment.Store(1)
 	idle.Attachment.Store(2)
-	if got := e.strangers(); len(got) != 1 || got[0] != sampled {
+	if got := e.withoutBaseline(); len(got) != 1 || got[0] != sampled {
 		t.Fatalf("strangers: %v", got)
 	}
-	e.met[sampled] = struct{}{}
-	if got := e.strangers(); len(got) != 0 {
+	e.baselined[sampled] = struct{}{}
+	if got := e.withoutBaseline(); len(got) != 0 {
 		t.Errorf("it was met: %v", got)
 	}
 	sampled.Exited.Store(true)
-	if got := e.strangers(); len(got) != 0 || len(e.met) != 0 {
-		t.Errorf("it has exited: %v, %v", got, e.met)
+	if got := e.withoutBaseline(); len(got) != 0 || len(e.baselined) != 0 {
+		t.Errorf("it has exited: %v, %v", got, e.baselined)
 	}
 }
 
@@ -149,7 +149,7 @@ func TestMarkReading(t *testing.T) {
 func idleEngine() (*Engine, *fold.State) {
 	state := fold.NewState(fold.StateOptions{})
 	owner := fold.NewOwner(state, func(err error) { panic(err) })
-	return &Engine{Services: &source.Services{Owner: owner}, met: map[*fold.Process]struct{}{}}, state
+	return &Engine{Services: &source.Services{Owner: owner}, baselined: map[*fold.Process]struct{}{}}, state
 }
 
 // If an estimate fails, the kept one is used if it is from the same window; the note says how far

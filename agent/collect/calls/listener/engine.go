@@ -143,7 +143,7 @@ func (e *Engine) listen(ctx context.Context, hits int) {
 	}
 	var r Result
 	err := proc.Catch(func() (err error) {
-		r, err = e.listener.Listen(ctx, g, e.order.Of(g.Identity).Next(hot, MaxEntries),
+		r, err = e.listener.Listen(ctx, g, e.order.Get(g.Identity).Next(hot, MaxEntries),
 			Window{Duration: listening, MaxHits: hits, Deliver: g.Take == nil})
 		if err == nil && g.Take != nil {
 			err = g.Take(r)

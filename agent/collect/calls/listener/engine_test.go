@@ -92,13 +92,13 @@ func TestEngine(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	heard := after[bpf.CallsDelivered] - before[bpf.CallsDelivered]
+	delivered := after[bpf.CallsDelivered] - before[bpf.CallsDelivered]
 	// One more window may be cut short by the end.
-	if s.Failed+s.Void+s.Refused+s.BusyThreads > 0 || heard < 8*s.Full || heard > 8*(s.Complete+s.Full+1) {
-		t.Errorf("%+v, %d calls: %s", s, heard, log.String())
+	if s.Failed+s.Void+s.Refused+s.BusyThreads > 0 || delivered < 8*s.Full || delivered > 8*(s.Complete+s.Full+1) {
+		t.Errorf("%+v, %d calls: %s", s, delivered, log.String())
 	}
-	if c := e.Cost(); c.Hits < heard || c.Time() < time.Duration(heard)*c.HitTime {
-		t.Errorf("cost %+v of %d calls", c, heard)
+	if c := e.Cost(); c.Hits < delivered || c.Time() < time.Duration(delivered)*c.HitTime {
+		t.Errorf("cost %+v of %d calls", c, delivered)
 	}
 }
 
@@ -114,7 +114,7 @@ func TestEnginePause(t *testing.T) {
 	e := NewEngine(b.Listener, fixed{selfGuest(t, 1), []Entry{entry(once), entry(twice)}},
 		slog.New(slog.DiscardHandler))
 	defer e.Close()
-	heard := func() uint64 {
+	delivered := func() uint64 {
 		c, err := b.agent.ReadCounts()
 		if err != nil {
 			t.Fatal(err)
@@ -131,9 +131,9 @@ func TestEnginePause(t *testing.T) {
 			t.Fatal(err)
 		}
 		e.Wait()
-		before := heard()
+		before := delivered()
 		time.Sleep(2 * listening)
-		if after := heard(); after != before {
+		if after := delivered(); after != before {
 			t.Fatalf("%d calls were observed in a pause", after-before)
 		}
 	}

@@ -248,15 +248,15 @@ func TestListenIsCancelled(t *testing.T) {
 	b := newBench(t)
 	g := selfGuest(t, 2)
 	ctx, cancel := context.WithCancel(t.Context())
-	heard := make(chan error, 1)
+	received := make(chan error, 1)
 	go func() {
 		_, err := b.Listen(ctx, g, []Entry{entry(never), entry(once), entry(twice)},
 			Window{Duration: MaxDuration, MaxHits: MaxHits})
-		heard <- err
+		received <- err
 	}()
 	// Until the window is open, or has been: it may reach its limit between two checks.
 	for ended := false; !ended && b.objects.ListenerWatches.Lookup(uint32(g.PID), &bpf.CallWatch{}) != nil; {
-		ended = len(heard) > 0
+		ended = len(received) > 0
 		runtime.Gosched()
 	}
 	waiting := make(chan error, 1)
@@ -265,7 +265,7 @@ func TestListenIsCancelled(t *testing.T) {
 		waiting <- err
 	}()
 	cancel()
-	if err := <-heard; err != nil && !errors.Is(err, context.Canceled) {
+	if err := <-received; err != nil && !errors.Is(err, context.Canceled) {
 		t.Error(err)
 	}
 	if err := <-waiting; !errors.Is(err, context.Canceled) {

@@ -146,10 +146,10 @@ func TestLiveKnown(t *testing.T) {
 
 func (k *known) compare(t *testing.T, name string, want map[string]float64, y *tally) {
 	t.Helper()
-	sum, heard := 0.0, 0.0
+	sum, observed := 0.0, 0.0
 	for caller, n := range want {
 		sum += n
-		heard += y.callers[caller]
+		observed += y.callers[caller]
 	}
 	ratio, standardError := y.ratio()
 	got := 8 * ratio
@@ -162,7 +162,7 @@ func (k *known) compare(t *testing.T, name string, want map[string]float64, y *t
 		t.Errorf("%s: callers %v, want %v", name, y.callers, want)
 	}
 	for caller, n := range want {
-		if share := y.callers[caller] / heard; math.Abs(share-n/sum) > tolerance*n/sum {
+		if share := y.callers[caller] / observed; math.Abs(share-n/sum) > tolerance*n/sum {
 			t.Errorf("%s: %.3f of the calls are from %s, want %.3f", name, share, caller, n/sum)
 		}
 	}

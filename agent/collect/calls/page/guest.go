@@ -111,8 +111,8 @@ func readPacket(conn *net.UnixConn, buf []byte) ([]byte, error) {
 	return buf[:n], nil
 }
 
-// hear reads g's registrations until the connection ends.
-func (h *host) hear(conn *net.UnixConn, g *guest) error {
+// receive reads g's registrations until the connection ends.
+func (h *host) receive(conn *net.UnixConn, g *guest) error {
 	buf := make([]byte, maxPacket)
 	pace := pacer{rate: maxMessages}
 	for malformed := 0; ; {

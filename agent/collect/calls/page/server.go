@@ -166,7 +166,7 @@ func (h *host) serve(conn *net.UnixConn) {
 	h.tally.accepted()
 	h.log.Debug("guest connected", "pid", p.id.PID, "uid", p.uid, "runtime", g.name)
 	defer h.remove(g)
-	err = h.hear(conn, g)
+	err = h.receive(conn, g)
 	h.log.Debug("guest gone", "pid", p.id.PID, "methods", g.code.len(), "err", err)
 }
 

@@ -58,8 +58,8 @@ func decodeEntry(b []byte) entry {
 	}
 }
 
-// sound reports whether the entry can be the one with that number, counted from 1.
-func (e *entry) sound(number uint64) bool {
+// valid reports whether the entry can be the one with that number, counted from 1.
+func (e *entry) valid(number uint64) bool {
 	return e.sequence == uint32(number) && e.duration <= maxDuration && e.part <= e.duration && e.runs > 0 &&
 		uint64(e.timers) <= e.duration && uint64(e.points) <= e.duration // each takes at least 1 ns
 }
@@ -206,7 +206,7 @@ func (m *memory) drainRing(i int, head uint64, take func(*entry)) (int, error) {
 		}
 		for one := range slices.Chunk(b, entrySize) {
 			e := decodeEntry(one)
-			if r.tail++; e.sound(r.tail) {
+			if r.tail++; e.valid(r.tail) {
 				take(&e)
 			} else {
 				r.bad++

@@ -116,17 +116,17 @@ func TestLiveOtherTracer(t *testing.T) {
 		program := attach.Uprobe{Multi: b.usdt.UsdtEntryMulti, Single: b.usdt.UsdtEntrySingle}
 		// This process is not sampled: but the site belongs to the file, and the kernel's rule
 		// applies to it.
-		bystander, err := g.Beside(t.Context(), php.Known, php.Traced)
+		otherProcess, err := g.Beside(t.Context(), php.Known, php.Traced)
 		need(t, err)
-		defer bystander.Close()
-		tracer, err := attach.NewUprobes().AttachProcess(guest.image.file, bystander.PID(), program, []attach.Site{site})
+		defer otherProcess.Close()
+		tracer, err := attach.NewUprobes().AttachProcess(guest.image.file, otherProcess.PID(), program, []attach.Site{site})
 		if err != nil {
 			t.Fatal(err)
 		}
 		stop := busy(t, g, 2000)
 		if semaphore {
 			eventually(t, "calls are sampled", func() bool { return b.hits(g) > 0 })
-			if v := semaphoreOf(t, bystander); v != 1 {
+			if v := semaphoreOf(t, otherProcess); v != 1 {
 				t.Errorf("the tracer's semaphore is %d", v)
 			}
 		} else {
@@ -140,7 +140,7 @@ func TestLiveOtherTracer(t *testing.T) {
 			t.Error(err)
 		}
 		g.Kill()
-		bystander.Kill()
+		otherProcess.Kill()
 	}
 }
 

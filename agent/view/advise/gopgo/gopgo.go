@@ -60,8 +60,8 @@ func valueIndex(p *pprof.Profile, name, unit string) int {
 	return slices.IndexFunc(p.SampleType, func(v *pprof.ValueType) bool { return v.Type == name && v.Unit == unit })
 }
 
-// of reports whether a sample is of the process that was asked for.
-func (o Options) of(s *pprof.Sample) bool {
+// matches reports whether a sample is of the process that was asked for.
+func (o Options) matches(s *pprof.Sample) bool {
 	return o.PID == 0 || slices.Contains(s.NumLabel[stored.LabelPID], o.PID)
 }
 
@@ -76,7 +76,7 @@ func choose(p *pprof.Profile, o Options, counts int) (program, error) {
 	samples, pids := map[program]int64{}, map[program][]int64{}
 	any, named := false, false
 	for _, s := range p.Sample {
-		if !o.of(s) {
+		if !o.matches(s) {
 			continue
 		}
 		any = true
@@ -167,7 +167,7 @@ func reduce(p *pprof.Profile, o Options, of program, counts, time int) (*Plan, e
 	}}
 	pids := map[int64]bool{}
 	for _, s := range p.Sample {
-		if at := programOf(s); at != nil && (program{at.File, at.BuildID}) == of && o.of(s) {
+		if at := programOf(s); at != nil && (program{at.File, at.BuildID}) == of && o.matches(s) {
 			for _, pid := range s.NumLabel[stored.LabelPID] {
 				pids[pid] = true
 			}
@@ -176,7 +176,7 @@ func reduce(p *pprof.Profile, o Options, of program, counts, time int) (*Plan, e
 	b := builder{profile: plan.Profile, calls: map[call]bool{}, functions: map[functionKey]*pprof.Function{},
 		locations: map[string]*pprof.Location{}}
 	for _, s := range p.Sample {
-		if !o.of(s) || s.Value[counts] == 0 {
+		if !o.matches(s) || s.Value[counts] == 0 {
 			continue
 		}
 		stack := b.stack(s, of)

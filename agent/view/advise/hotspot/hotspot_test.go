@@ -86,7 +86,7 @@ func (p *program) sampled(percent uint64, frames ...symbol.Frame) *program {
 	return p
 }
 
-func in(version uint32, system string) symbol.Frame {
+func frameIn(version uint32, system string) symbol.Frame {
 	f := function(system)
 	f.Mapping, f.Address = mapping(version), 0x2000+uint64(version)
 	return f
@@ -125,7 +125,7 @@ func (p *program) advise(t *testing.T) *hotspot.Plan {
 // beyond is a program that calls a method that is too large to be inlined.
 func beyond() *program {
 	return newProgram().calls(profile.Estimated, loop, apply, 7, 50e6).code(11, loop, 800).code(12, apply, 600).
-		sampled(60, in(11, loop), in(12, apply)).sampled(40, in(11, loop)).bytecode(map[string]int{apply: 400})
+		sampled(60, frameIn(11, loop), frameIn(12, apply)).sampled(40, frameIn(11, loop)).bytecode(map[string]int{apply: 400})
 }
 
 func TestInline(t *testing.T) {
@@ -177,24 +177,24 @@ func TestNoInline(t *testing.T) {
 	for name, p := range map[string]*program{
 		"small enough": beyond().bytecode(map[string]int{apply: 0}).limit(400),
 		"size unknown": newProgram().calls(profile.Estimated, loop, apply, 7, 50e6).code(11, loop,
-			800).sampled(100, in(11, loop), in(12, apply)),
+			800).sampled(100, frameIn(11, loop), frameIn(12, apply)),
 		"far too large": beyond().bytecode(map[string]int{apply: 5000}),
 		"rarely called": newProgram().calls(profile.Estimated, loop, apply, 7, 500).code(11, loop,
-			800).sampled(100, in(11, loop)).bytecode(map[string]int{apply: 400}),
+			800).sampled(100, frameIn(11, loop)).bytecode(map[string]int{apply: 400}),
 		"caller not by C2": newProgram().calls(profile.Estimated, loop, apply, 7, 50e6).code(12, apply,
-			600).sampled(100, in(11, loop), in(12, apply)).bytecode(map[string]int{apply: 400}),
+			600).sampled(100, frameIn(11, loop), frameIn(12, apply)).bytecode(map[string]int{apply: 400}),
 		"perhaps often called": newProgram().calls(profile.Unmeasured, loop, apply, 7, 5e3).code(11, loop,
-			800).sampled(100, in(11, loop), in(12, apply)).bytecode(map[string]int{apply: 400}),
+			800).sampled(100, frameIn(11, loop), frameIn(12, apply)).bytecode(map[string]int{apply: 400}),
 		"recursion": newProgram().calls(profile.Estimated, loop, loop, 7, 50e6).code(11, loop,
-			800).sampled(100, in(11, loop), in(11, loop)).bytecode(map[string]int{loop: 400}),
+			800).sampled(100, frameIn(11, loop), frameIn(11, loop)).bytecode(map[string]int{loop: 400}),
 		"only inlined": newProgram().calls(profile.Inferred, loop, apply, 7, 50e6).code(11, loop,
-			800).sampled(100, in(11, loop)).bytecode(map[string]int{apply: 400}),
+			800).sampled(100, frameIn(11, loop)).bytecode(map[string]int{apply: 400}),
 		"counted, and perhaps inlined": newProgram().calls(profile.Counted, loop, apply, 7,
 			50e6).calls(profile.Inferred, loop, small, 9, 1).
-			code(11, loop, 800, "app.Main.apply").sampled(100, in(11, loop)).bytecode(map[string]int{apply: 400}),
+			code(11, loop, 800, "app.Main.apply").sampled(100, frameIn(11, loop)).bytecode(map[string]int{apply: 400}),
 		"generated": newProgram().calls(profile.Estimated, loop, "app.Main$$Lambda$14/0x0000.apply(II)I", 7,
 			50e6).code(11, loop, 800).
-			sampled(100, in(11, loop)).bytecode(map[string]int{"app.Main$$Lambda$14/0x0000.apply(II)I": 400}),
+			sampled(100, frameIn(11, loop)).bytecode(map[string]int{"app.Main$$Lambda$14/0x0000.apply(II)I": 400}),
 	} {
 		if plan := p.advise(t); len(plan.Advice) != 0 {
 			t.Errorf("%s: %+v", name, plan.Advice)
@@ -236,17 +236,17 @@ func (p *program) limit(freq int) *program {
 
 // What keeps a method from being inlined into itself by way of another one is a limit of recursion.
 func TestNoRecursion(t *testing.T) {
-	inlined := in(12, small)
+	inlined := frameIn(12, small)
 	inlined.Inlined = true
 	recursive := func() *program {
 		return newProgram().calls(profile.Estimated, small, apply, 7, 50e6).code(12, apply, 3000, "app.Main.small").
-			sampled(60, in(12, apply), inlined, in(12, apply)).bytecode(map[string]int{apply: 60})
+			sampled(60, frameIn(12, apply), inlined, frameIn(12, apply)).bytecode(map[string]int{apply: 60})
 	}
 	if plan := recursive().advise(t); len(plan.Advice) != 0 {
 		t.Errorf("%+v", plan.Advice)
 	}
-	plan := recursive().code(11, loop, 800, "app.Main.small").sampled(40, in(11, loop), inlined,
-		in(12, apply)).advise(t)
+	plan := recursive().code(11, loop, 800, "app.Main.small").sampled(40, frameIn(11, loop), inlined,
+		frameIn(12, apply)).advise(t)
 	if len(plan.Advice) != 1 || !slices.Equal(plan.Advice[0].Into, []string{loop}) {
 		t.Errorf("of another caller: %+v", plan.Advice)
 	}
@@ -255,7 +255,7 @@ func TestNoRecursion(t *testing.T) {
 // A callee of large code is refused although its bytecode is small.
 func TestInlineSmallCode(t *testing.T) {
 	plan := newProgram().calls(profile.Estimated, loop, apply, 7, 50e6).code(11, loop, 800).code(12, apply, 3000).
-		sampled(100, in(11, loop), in(12, apply)).bytecode(map[string]int{apply: 60}).advise(t)
+		sampled(100, frameIn(11, loop), frameIn(12, apply)).bytecode(map[string]int{apply: 60}).advise(t)
 	if len(plan.Advice) != 1 || !strings.Contains(plan.Advice[0].Reason, "InlineSmallCode") {
 		t.Errorf("%+v", plan.Advice)
 	}
@@ -271,10 +271,10 @@ func shapes(targets int, share float64) *program {
 			rate = 50e6 * (1 - share) / float64(targets-1)
 		}
 		callee := "app.Shape" + string(rune('A'+i)) + ".area(I)I"
-		p.calls(profile.Estimated, loop, callee, 7, rate).sampled(50/uint64(targets), in(11, loop),
-			in(uint32(20+i), callee))
+		p.calls(profile.Estimated, loop, callee, 7, rate).sampled(50/uint64(targets), frameIn(11, loop),
+			frameIn(uint32(20+i), callee))
 	}
-	return p.sampled(50, in(11, loop))
+	return p.sampled(50, frameIn(11, loop))
 }
 
 func TestGuard(t *testing.T) {
@@ -334,8 +334,8 @@ func abs(n int) int { return max(n, -n) }
 func TestDontInline(t *testing.T) {
 	make := func() *program {
 		return newProgram().calls(profile.Estimated, loop, apply, 7, 50e6).calls(profile.Inferred, loop, cold, 9, 1).
-			code(11, loop, 9000, "app.Main.cold").code(12, apply, 600).sampled(60, in(11, loop),
-			in(12, apply)).sampled(40, in(11, loop)).
+			code(11, loop, 9000, "app.Main.cold").code(12, apply, 600).sampled(60, frameIn(11, loop),
+			frameIn(12, apply)).sampled(40, frameIn(11, loop)).
 			bytecode(map[string]int{apply: 400, cold: 150})
 	}
 	plan := make().advise(t)
@@ -350,25 +350,25 @@ func TestDontInline(t *testing.T) {
 		directives[1].Match[0] != "*.*" || strings.Count(string(plan.Directives()), "+app/Main.apply(II)I") != 2 {
 		t.Errorf("%v: %s", err, plan.Directives())
 	}
-	inlined := in(11, cold)
+	inlined := frameIn(11, cold)
 	inlined.Inlined = true
-	if plan := make().sampled(1, in(11, loop), inlined).advise(t); len(plan.Advice) != 1 {
+	if plan := make().sampled(1, frameIn(11, loop), inlined).advise(t); len(plan.Advice) != 1 {
 		t.Errorf("with a sample in it: %+v", plan.Advice)
 	}
-	if plan := make().sampled(1, in(11, loop), inlined, in(12, apply)).advise(t); len(plan.Advice) != 1 {
+	if plan := make().sampled(1, frameIn(11, loop), inlined, frameIn(12, apply)).advise(t); len(plan.Advice) != 1 {
 		t.Errorf("with a sample in what it calls: %+v", plan.Advice)
 	}
-	approximate := in(11, loop)
+	approximate := frameIn(11, loop)
 	approximate.Function, approximate.SystemName, approximate.Approximate,
 		approximate.Inlined = "[inlined in app.Main.loop]", "[inlined in app.Main.loop]", true, true
-	if plan := make().sampled(1, in(11, loop), approximate).advise(t); len(plan.Advice) != 1 {
+	if plan := make().sampled(1, frameIn(11, loop), approximate).advise(t); len(plan.Advice) != 1 {
 		t.Errorf("without debug information: %+v", plan.Advice)
 	}
 }
 
 // There are few pieces, those with the largest effect first.
 func TestFew(t *testing.T) {
-	p := newProgram().code(11, loop, 800).sampled(100, in(11, loop))
+	p := newProgram().code(11, loop, 800).sampled(100, frameIn(11, loop))
 	sizes := map[string]int{}
 	for i := range 8 {
 		callee := "app.Main.apply" + string(rune('A'+i)) + "(II)I"

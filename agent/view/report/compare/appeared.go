@@ -49,7 +49,7 @@ func Appeared(w io.Writer, a, b Named, opts *Options) error {
 	_, appeared := auditor.choose(shares, order)
 	out, written := bufio.NewWriter(w), 0
 	for _, k := range appeared {
-		share, side := shares.of(k), 1
+		share, side := shares.get(k), 1
 		kind := "new"
 		if share[1] == 0 {
 			kind, side = "gone", 0

@@ -123,7 +123,7 @@ type comparison struct {
 
 // side reads the stacks of one profile to compare.
 func (c *comparison) side(n Named, sampleType string) (*stacks.Samples, error) {
-	s, err := stacks.Of(n.Profile, sampleType)
+	s, err := stacks.NewSamples(n.Profile, sampleType)
 	if err != nil {
 		return nil, fmt.Errorf("read %s: %w", n.Name, err)
 	}
@@ -194,7 +194,7 @@ func (c *comparison) byEdge() {
 	for side, s := range c.sides {
 		for sample, value := range s.All() {
 			e := s.Edge(sample)
-			e.Site = fields.of(e.Site)
+			e.Site = fields.mask(e.Site)
 			methods.Add(e.Caller)
 			methods.Add(e.Callee)
 			sites.Add(e.Caller.Name, e.Site)
@@ -280,7 +280,7 @@ func show[K comparable](c *comparison, p *pairing[K], column string, name func(k
 	}
 	fmt.Fprintf(c.out, "\nLargest differences\n%8s %8s %8s  %s\n", "A", "B", "B - A", column)
 	for _, d := range shown {
-		line := fmt.Sprintf("%7.2f%% %7.2f%% %+7.2f%%  ", d.shares[0], d.shares[1], d.by())
+		line := fmt.Sprintf("%7.2f%% %7.2f%% %+7.2f%%  ", d.shares[0], d.shares[1], d.delta())
 		fmt.Fprint(c.out, line, name(d.key, layout.Room(c.opts.Width, len(line))), "\n")
 	}
 	if len(rest) > 0 {
@@ -403,8 +403,8 @@ type difference[K comparable] struct {
 	shares [2]float64
 }
 
-// by is how much larger the share in the second profile is, in percentage points.
-func (d difference[K]) by() float64 { return d.shares[1] - d.shares[0] }
+// delta returns how much larger the share in the second profile is, in percentage points.
+func (d difference[K]) delta() float64 { return d.shares[1] - d.shares[0] }
 
 // differences returns the things whose shares differ, the largest difference first, then the
 // largest share.
@@ -418,12 +418,12 @@ func (p *pairing[K]) differences() []difference[K] {
 				d.shares[side] = 100 * p.weights[side][key] / total
 			}
 		}
-		if math.Abs(d.by()) > rounding {
+		if math.Abs(d.delta()) > rounding {
 			list = append(list, d)
 		}
 	}
 	slices.SortStableFunc(list, func(a, b difference[K]) int {
-		return cmp.Or(cmp.Compare(math.Abs(b.by()), math.Abs(a.by())), cmp.Compare(b.shares[0], a.shares[0]))
+		return cmp.Or(cmp.Compare(math.Abs(b.delta()), math.Abs(a.delta())), cmp.Compare(b.shares[0], a.shares[0]))
 	})
 	return list
 }
@@ -447,8 +447,8 @@ func (f siteFields) and(g siteFields) siteFields {
 	return siteFields{f.line && g.line, f.offset && g.offset}
 }
 
-// of returns what is left of a site.
-func (f siteFields) of(s profile.Site) profile.Site {
+// mask returns a site with only these fields.
+func (f siteFields) mask(s profile.Site) profile.Site {
 	if !f.line {
 		s.Line = stored.NoSite.Line
 	}

@@ -130,7 +130,7 @@ type auditShares struct {
 	subtrees [][2]float64            // ByContext, by node: profiles may have hundreds of thousands
 }
 
-func (s *auditShares) of(k auditKey) [2]float64 {
+func (s *auditShares) get(k auditKey) [2]float64 {
 	if k.by == ByContext {
 		return s.subtrees[k.node]
 	}
@@ -144,7 +144,7 @@ func (s *auditShares) all(by By) iter.Seq2[auditKey, [2]float64] {
 	}
 	return func(yield func(auditKey, [2]float64) bool) {
 		for id := int(cct.Root) + 1; id < len(s.subtrees); id++ {
-			if k := (auditKey{by: ByContext, node: cct.NodeID(id)}); !yield(k, s.of(k)) {
+			if k := (auditKey{by: ByContext, node: cct.NodeID(id)}); !yield(k, s.get(k)) {
 				return
 			}
 		}
@@ -211,7 +211,7 @@ func (a *auditor) choose(shares *auditShares, order []auditKey) (keys, appeared 
 			appeared = append(appeared, k)
 		}
 	}
-	mean := func(k auditKey) float64 { return (shares.of(k)[0] + shares.of(k)[1]) / 2 }
+	mean := func(k auditKey) float64 { return (shares.get(k)[0] + shares.get(k)[1]) / 2 }
 	return audit.Largest(keys, mean, leastShare, maxAuditKeys), audit.Largest(appeared, mean, leastNew/2, maxAuditKeys)
 }
 
@@ -220,7 +220,7 @@ func (a *auditor) choose(shares *auditShares, order []auditKey) (keys, appeared 
 // libmCos]. What else stands in brackets and native code are no roots. Stubs and native code
 // between the root and its caller, such as those of interface calls, are passed over.
 func (a *auditor) oneSided(shares *auditShares, k auditKey) bool {
-	share := shares.of(k)
+	share := shares.get(k)
 	node := a.tree.Node(k.node)
 	if (share[0] == 0) == (share[1] == 0) || !isRoot(node.Key) {
 		return false
@@ -229,7 +229,7 @@ func (a *auditor) oneSided(shares *auditShares, k auditKey) bool {
 	if caller == cct.Root {
 		return node.Parent == cct.Root // behind stubs alone it is not known whose callee it is
 	}
-	parent := shares.of(auditKey{by: ByContext, node: caller})
+	parent := shares.get(auditKey{by: ByContext, node: caller})
 	return parent[0] > 0 && parent[1] > 0
 }
 

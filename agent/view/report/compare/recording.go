@@ -115,7 +115,7 @@ func readSide(side []Named, sampleType string, opts *AuditOptions) ([]*Recording
 func ReadRecording(n Named, sampleType string, opts *AuditOptions) (*Recording, error) {
 	r := &Recording{Named: n}
 	var err error
-	if r.stacks, err = stacks.Of(n.Profile, sampleType); err != nil {
+	if r.stacks, err = stacks.NewSamples(n.Profile, sampleType); err != nil {
 		return nil, fmt.Errorf("read %s: %w", n.Name, err)
 	}
 	r.stacks.LeaveWaits()
@@ -126,7 +126,7 @@ func ReadRecording(n Named, sampleType string, opts *AuditOptions) (*Recording, 
 	}
 	for _, counted := range []string{stored.TypeSamples, stored.TypeEvents} {
 		if stacks.TypeIndex(n.Profile, counted) >= 0 && !r.stacks.OfCalls() {
-			if r.samples, err = stacks.Of(n.Profile, counted); err != nil {
+			if r.samples, err = stacks.NewSamples(n.Profile, counted); err != nil {
 				return nil, fmt.Errorf("read %s: %w", n.Name, err)
 			}
 			break
@@ -137,7 +137,7 @@ func ReadRecording(n Named, sampleType string, opts *AuditOptions) (*Recording, 
 			return nil, fmt.Errorf("%s has no calls, so --per=calls does not apply: record with --count=%s, or give "+
 				"the number of units with --per=N", n.Name, stored.Printable(opts.Per.method))
 		}
-		if r.Calls, err = stacks.Of(n.Profile, stored.TypeCalls); err != nil {
+		if r.Calls, err = stacks.NewSamples(n.Profile, stored.TypeCalls); err != nil {
 			return nil, fmt.Errorf("read %s: %w", n.Name, err)
 		}
 		if err := keepEngine(r.Calls, n, opts.Engine); err != nil {

@@ -422,7 +422,7 @@ func (v *verdicts) subtrees(roots map[cct.NodeID]bool) {
 		if whole := max(v.result.Whole.A.PerUnit, v.result.Whole.B.PerUnit); whole > 0 {
 			within = 100 * r.Within / whole
 		}
-		share := v.shares.of(r.key)
+		share := v.shares.get(r.key)
 		kind, from, to := "new", 0.0, 100*share[1]
 		if r.Verdict == audit.Less {
 			kind, from, to = "gone", 100*share[0], 0.0

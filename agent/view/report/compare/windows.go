@@ -87,7 +87,7 @@ func newWindowComparison(n Named, s *stacks.Samples, opts *Options) (*windowComp
 		c.kinds = append(c.kinds, "contexts")
 	}
 	if s.Unit() == stored.TypeSamples && stacks.HasEntries(n.Profile) {
-		e, err := stacks.Of(n.Profile, stored.TypeEntries)
+		e, err := stacks.NewSamples(n.Profile, stored.TypeEntries)
 		if err != nil {
 			return nil, fmt.Errorf("read %s: %w", n.Name, err)
 		}

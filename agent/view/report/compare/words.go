@@ -28,7 +28,7 @@ func languageOf(r *Recording, result *audit.Result, per Per) language {
 	t := r.stacks.Profile.SampleType[r.stacks.Column]
 	thing := layout.Word(t.Type)
 	l := language{scale: 1, unit: thing, moreWord: "more", lessWord: "less"}
-	l.speak("has", "more", "less", "as much", thing)
+	l.setWords("has", "more", "less", "as much", thing)
 	top := max(result.Whole.A.PerUnit, result.Whole.B.PerUnit)
 	scaled := func(names []string, steps []float64) {
 		for i, step := range steps {
@@ -47,7 +47,7 @@ func languageOf(r *Recording, result *audit.Result, per Per) language {
 	switch t.Type {
 	case stored.TypeCPU, stored.TypeSamples:
 		l.cpu = true
-		l.speak("uses", "more", "less", "as much", "CPU")
+		l.setWords("uses", "more", "less", "as much", "CPU")
 		if t.Type == stored.TypeCPU {
 			l.unit = strings.Fields(l.unit)[0] + " of CPU"
 		}
@@ -57,20 +57,20 @@ func languageOf(r *Recording, result *audit.Result, per Per) language {
 			l.moreWord, l.lessWord = "slower", "faster"
 		}
 	case stored.MainValue(profile.Allocations).Type:
-		l.speak("allocates", "more", "less", "as much", "memory")
+		l.setWords("allocates", "more", "less", "as much", "memory")
 	case stored.MainValue(profile.Locks).Type:
 		l.more, l.less, l.same = "B waits %s longer for locks than A", "B waits %s less for locks than A",
 			"B waits as long for locks as A"
 		l.undecided = "Undecided whether B waits more or less for locks than A"
 	case stored.TypeCalls:
-		l.speak("makes", "more", "fewer", "as many", "calls")
+		l.setWords("makes", "more", "fewer", "as many", "calls")
 		l.lessWord = "fewer"
 	}
 	return l
 }
 
-// speak makes sentences of what B does.
-func (l *language) speak(verb, more, less, same, thing string) {
+// setWords makes sentences of what B does.
+func (l *language) setWords(verb, more, less, same, thing string) {
 	l.more = fmt.Sprintf("B %s %%s %s %s than A", verb, more, thing)
 	l.less = fmt.Sprintf("B %s %%s %s %s than A", verb, less, thing)
 	l.same = fmt.Sprintf("B %s %s %s as A", verb, same, thing)

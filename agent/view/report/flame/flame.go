@@ -365,15 +365,15 @@ func (f *Graph) addOwned(o *Graph, service string, pid int64) {
 			f.lanes = append(f.lanes, l)
 		}
 	}
-	f.slow = f.slow.merged(o.slow.of(func(o flameOwner) bool {
+	f.slow = f.slow.merged(o.slow.filter(func(o flameOwner) bool {
 		return (service == "" || o.service == service) &&
 			(pid == 0 || o.pid == pid)
 	}))
 }
 
-// Of returns what a Graph has of one service, and of one process of it if pid is not 0. An empty
+// ForService returns the part of a Graph for one service, and of one process of it if pid is not 0. An empty
 // service is all.
-func (f *Graph) Of(service string, pid int64) *Graph {
+func (f *Graph) ForService(service string, pid int64) *Graph {
 	out := newFlame(f.Kind, f.Title, f.Unit)
 	out.addAbout(f)
 	out.take(f, 0, f.keeper(service, pid))

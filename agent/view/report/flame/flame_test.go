@@ -120,7 +120,7 @@ func TestFlames(t *testing.T) {
 	if services := f.Services(); len(services) != 2 || services[0].Service != "shop" || services[0].Value != 70 {
 		t.Errorf("services %+v", services)
 	}
-	if got := paths(t, f.Of("db", 0)); len(got) != 1 || f.Of("", 1).Total() != 70 || f.Of("db", 1).Total() != 0 {
+	if got := paths(t, f.ForService("db", 0)); len(got) != 1 || f.ForService("", 1).Total() != 70 || f.ForService("db", 1).Total() != 0 {
 		t.Errorf("of db: %v", got)
 	}
 	data, _ := json.Marshal(f)
@@ -139,7 +139,7 @@ func TestFlames(t *testing.T) {
 			t.Errorf("%s is %s", name, kind)
 		}
 	}
-	f.Merge(f.Of("", 0))
+	f.Merge(f.ForService("", 0))
 	if f.Total() != 220 || f.Duration != 20*time.Second || len(f.bars) != 2 {
 		t.Errorf("merged with itself: %v, %v, %v", f, f.Total(), f.Duration)
 	}
@@ -202,7 +202,7 @@ func TestFlameCut(t *testing.T) {
 	if got["shop (pid 1);main;run;hot"] != 1000 || rare == 0 {
 		t.Errorf("%v", got)
 	}
-	if again := cut.Of("", 0).Cut(10); again.Total() != f.Total() || len(again.nodes) > 26 {
+	if again := cut.ForService("", 0).Cut(10); again.Total() != f.Total() || len(again.nodes) > 26 {
 		t.Errorf("cut twice: %v", again)
 	}
 

@@ -68,7 +68,7 @@ func TestFlameParts(t *testing.T) {
 			t.Errorf("%+v: %d values", test, cells)
 		}
 	}
-	if f := flamesOf(t, &windowed(t, 6, 10).Profile)[0]; f.Of("shop", 0).parts() != nil || f.timeline().Parts == nil {
+	if f := flamesOf(t, &windowed(t, 6, 10).Profile)[0]; f.ForService("shop", 0).parts() != nil || f.timeline().Parts == nil {
 		t.Error("what is merged has parts, or the timeline has none")
 	}
 }

@@ -121,7 +121,7 @@ type shownFrame struct {
 
 // read adds the samples of a profile by one value. The counts are another one, "" for none.
 func (r *flameReader) read(p *pprof.Profile, valueType, countType string) error {
-	s, err := stacks.Of(p, valueType)
+	s, err := stacks.NewSamples(p, valueType)
 	if err != nil {
 		return err
 	}
@@ -368,7 +368,7 @@ func (r *flameReader) addCalls(p *pprof.Profile) error {
 	if !stacks.HasCalls(p) || !stacks.HoldsCalls(p) {
 		return nil
 	}
-	s, err := stacks.Of(p, stored.TypeCalls)
+	s, err := stacks.NewSamples(p, stored.TypeCalls)
 	if err != nil {
 		return err
 	}

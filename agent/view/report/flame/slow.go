@@ -63,13 +63,13 @@ func (f *Graph) readSlow(p *pprof.Profile) error {
 	if stacks.TypeIndex(p, stored.TypeSlow) < 0 {
 		return nil
 	}
-	s, err := stacks.Of(p, stored.TypeSlow)
+	s, err := stacks.NewSamples(p, stored.TypeSlow)
 	if err != nil {
 		return err
 	}
 	f.slow = &flameSlow{counts: make(map[flameOwner]float64)}
 	f.slow.method, _ = stacks.FollowedMethod(p)
-	counted, err := stacks.Of(p, stored.TypeCalls)
+	counted, err := stacks.NewSamples(p, stored.TypeCalls)
 	if err != nil {
 		return err
 	}
@@ -115,8 +115,8 @@ func newFlameSlowCall(s *stacks.Samples, c *stacks.SlowCall, method string) flam
 	return out
 }
 
-// of is what a flameSlow has of some processes; nil if f is.
-func (f *flameSlow) of(keep func(flameOwner) bool) *flameSlow {
+// filter returns the calls of some processes; nil if f is nil.
+func (f *flameSlow) filter(keep func(flameOwner) bool) *flameSlow {
 	if f == nil {
 		return nil
 	}

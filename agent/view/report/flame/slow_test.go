@@ -104,12 +104,12 @@ func TestFlameSlow(t *testing.T) {
 		t.Errorf("stacks %+v", c.Stacks)
 	}
 	services := sum.Services()
-	if d := slowOf(t, sum.Of("nobody", 0)).Slow; d == nil || len(d.List) != 0 || d.Calls != 0 {
+	if d := slowOf(t, sum.ForService("nobody", 0)).Slow; d == nil || len(d.List) != 0 || d.Calls != 0 {
 		t.Errorf("of another service: %+v", d)
 	}
 	with := 0
 	for _, s := range services {
-		if d := slowOf(t, sum.Of(s.Service, s.PID)).Slow; len(d.List) > 0 {
+		if d := slowOf(t, sum.ForService(s.Service, s.PID)).Slow; len(d.List) > 0 {
 			with++
 			if len(d.List) != 5 || d.Calls != 600 {
 				t.Errorf("of %s: %+v", s.Service, d)
@@ -124,7 +124,7 @@ func TestFlameSlow(t *testing.T) {
 	if d := slowOf(t, sum).Slow; len(d.List) != profile.MaxSlowCalls || d.List[0].Took != 999e6 {
 		t.Errorf("%d calls, the slowest of %v ns", len(d.List), d.List[0].Took)
 	}
-	if d := slowOf(t, slowFlame(t).Of("", 0)); d.Slow == nil {
+	if d := slowOf(t, slowFlame(t).ForService("", 0)); d.Slow == nil {
 		t.Error("a window in which no call ended has no list")
 	}
 }

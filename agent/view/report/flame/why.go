@@ -126,7 +126,7 @@ func (e *Explainer) Explain(ctx context.Context) (*Why, error) {
 		}
 		texts := []string{f.Text}
 		for _, t := range others {
-			if other, ok := t.of(f, whyAlpha/float64(maxFindings*len(others))); ok {
+			if other, ok := t.compareCost(f, whyAlpha/float64(maxFindings*len(others))); ok {
 				texts = append(texts, other.Text)
 			}
 		}
@@ -437,8 +437,8 @@ func (t *whyTree) whole(alpha float64) (Finding, bool) {
 	return f, true
 }
 
-// of compares what a method costs of another kind per second. It is false if that is not decided.
-func (t *whyTree) of(f Finding, alpha float64) (Finding, bool) {
+// compareCost compares what a method costs of another kind per second. It is false if that is not decided.
+func (t *whyTree) compareCost(f Finding, alpha float64) (Finding, bool) {
 	callee, known := t.places[f.Method]
 	key := whyKey{-1, callee}
 	if f.Caller != "" && known {

@@ -26,8 +26,8 @@ var (
 	countScale = Scale{[]string{"", "k", "M", "G", "T", "P", "E"}, 1000, 2}
 )
 
-// Of writes a value with the largest suffix of which there is at least one.
-func (s Scale) Of(value float64) string {
+// Format writes a value with the largest suffix of which there is at least one.
+func (s Scale) Format(value float64) string {
 	i := 0
 	for ; i < len(s.suffixes)-1 && value >= s.step; i++ {
 		value /= s.step
@@ -44,7 +44,7 @@ func Quantity(value float64) string {
 	if value < whole {
 		return fmt.Sprintf("%.0f", value)
 	}
-	return countScale.Of(value)
+	return countScale.Format(value)
 }
 
 // ManyOf writes a number and the plural of what it counts, which ends in s: "2 events", "1 event".
@@ -63,9 +63,9 @@ func Amount(t *pprof.ValueType, value float64) string {
 	}
 	switch {
 	case t.Unit == stored.UnitBytes:
-		return Bytes.Of(value)
+		return Bytes.Format(value)
 	case t.Unit == stored.UnitTime:
-		return Time.Of(value)
+		return Time.Format(value)
 	case t.Type == "cycles", t.Type == "instructions":
 		return Quantity(value)
 	}

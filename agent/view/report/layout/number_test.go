@@ -12,7 +12,7 @@ func TestAmounts(t *testing.T) {
 		{Bytes, 1 << 62, "4.6EB"}, {Bytes, 1e30, "1000000000000.0EB"},
 		{Time, 999, "999ns"}, {Time, 1500, "1.50us"}, {Time, 2e6, "2.00ms"}, {Time, 90e9, "90.00s"},
 	} {
-		if got := test.scale.Of(test.value); got != test.want {
+		if got := test.scale.Format(test.value); got != test.want {
 			t.Errorf("%v is %s, want %s", test.value, got, test.want)
 		}
 	}

@@ -44,7 +44,7 @@ func CallsOf(p *pprof.Profile) ([]*Calls, error) {
 	if !HasCalls(p) {
 		return nil, ErrNoCalls
 	}
-	s, err := Of(p, stored.TypeCalls)
+	s, err := NewSamples(p, stored.TypeCalls)
 	if err != nil {
 		return nil, err
 	}
@@ -106,7 +106,7 @@ func IntervalOf(sample *pprof.Sample, value float64, basis string) (within profi
 // the graph of all engines together; of CPU time it is the call graph that a profiler with only a
 // timer would show.
 func EdgesOf(p *pprof.Profile, sampleType string) (*CallGraph, error) {
-	s, err := Of(p, sampleType)
+	s, err := NewSamples(p, sampleType)
 	if err != nil {
 		return nil, err
 	}

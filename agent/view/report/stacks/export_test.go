@@ -9,7 +9,7 @@ import (
 // ContextsOf returns the calling context tree of all samples of a type, threads and processes
 // merged.
 func ContextsOf(p *pprof.Profile, sampleType string) (*cct.Tree[Method], error) {
-	s, err := Of(p, sampleType)
+	s, err := NewSamples(p, sampleType)
 	if err != nil {
 		return nil, err
 	}

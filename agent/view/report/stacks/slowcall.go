@@ -75,7 +75,7 @@ func FollowedMethod(p *pprof.Profile) (method string, calls float64) {
 	if !HasCalls(p) {
 		return method, 0
 	}
-	s, err := Of(p, stored.TypeCalls)
+	s, err := NewSamples(p, stored.TypeCalls)
 	if err != nil {
 		return method, 0
 	}

@@ -2,7 +2,7 @@
 // labels, and its kinds of values, calls and windows. Views, comparisons and flame graphs are made
 // of that.
 //
-//	s, err := stacks.Of(p, stored.TypeCPU)
+//	s, err := stacks.NewSamples(p, stored.TypeCPU)
 //	for sample, value := range s.All() {
 //		frames = s.AppendFrames(frames[:0], sample)
 //	}
@@ -36,9 +36,9 @@ type Samples struct {
 	wakers  bool // stacks of waits may end with those of their wakers
 }
 
-// Of returns the samples of a profile by the values of a type. It fails if there are no values of
+// NewSamples returns the samples of a profile by the values of a type. It fails if there are no values of
 // that type or if they cannot be added up.
-func Of(p *pprof.Profile, sampleType string) (*Samples, error) {
+func NewSamples(p *pprof.Profile, sampleType string) (*Samples, error) {
 	s := &Samples{Profile: p, Column: TypeIndex(p, sampleType), frames: make(map[*pprof.Location][]Frame)}
 	if s.Column < 0 {
 		return nil, fmt.Errorf("the profile has no values of type %s: choose %s", stored.Printable(sampleType),

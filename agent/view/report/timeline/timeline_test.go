@@ -244,10 +244,10 @@ func TestFlameLanes(t *testing.T) {
 	if starts, pids := shown(both); len(starts) != 2 || starts[0] != float64(noon.UnixMilli()) || pids[1] != 8 {
 		t.Errorf("%v, %v", starts, pids)
 	}
-	if _, pids := shown(both.Of("shop", 8)); len(pids) != 1 || pids[0] != 8 {
+	if _, pids := shown(both.ForService("shop", 8)); len(pids) != 1 || pids[0] != 8 {
 		t.Errorf("%v", pids)
 	}
-	if starts, _ := shown(both.Of("other", 0)); starts != nil {
+	if starts, _ := shown(both.ForService("other", 0)); starts != nil {
 		t.Errorf("%v", starts)
 	}
 	if starts, _ := shown(both.Against(flames[0])); starts != nil {

@@ -177,7 +177,7 @@ func Read(p *pprof.Profile) (*Versions, error) {
 	if !stacks.HasTime(p) {
 		return nil, ErrNone
 	}
-	s, err := stacks.Of(p, stored.TypeSamples)
+	s, err := stacks.NewSamples(p, stored.TypeSamples)
 	if err != nil {
 		return nil, err
 	}

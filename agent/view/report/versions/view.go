@@ -214,7 +214,7 @@ func (vs *Versions) writeMethod(out *bufio.Writer, p *pprof.Profile, m *Method, 
 	for _, v := range m.Versions {
 		size := "?"
 		if v.Size > 0 {
-			size = layout.Bytes.Of(float64(v.Size))
+			size = layout.Bytes.Format(float64(v.Size))
 		}
 		text := v.Name()
 		if end := v.End(); end != "" {

@@ -21,7 +21,7 @@ func calledMethods(p *profile.Profile, engine string) usage {
 			for e, weight := range c.Graph.Edges() {
 				weights[method{runtime, methodLabel(labels, e.Callee.Value().Function), c.Basis.String()}] += weight
 			}
-			methods := called.of(label(proc.Service))
+			methods := called.forService(label(proc.Service))
 			for m, weight := range weights {
 				methods[m] += uint64(math.Round(weight))
 			}

@@ -111,7 +111,7 @@ func eventUsage(p *profile.Profile, of profile.EventKind) usage {
 			}
 			for m, sum := range sums {
 				if n := whole(sum); n > 0 {
-					used.of(label(proc.Service))[m] += n
+					used.forService(label(proc.Service))[m] += n
 				}
 			}
 		}

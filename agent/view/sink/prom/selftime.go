@@ -17,8 +17,8 @@ type method struct {
 // usage is what the methods of one window used up, by service label. It is as large as the window.
 type usage map[string]map[method]uint64
 
-// of returns the methods of a service.
-func (u usage) of(service string) map[method]uint64 {
+// forService returns the methods of a service.
+func (u usage) forService(service string) map[method]uint64 {
 	methods := u[service]
 	if methods == nil {
 		methods = make(map[method]uint64)
@@ -37,7 +37,7 @@ func selfTimes(p *profile.Profile) usage {
 	labels := make(map[string]string)
 	for _, proc := range p.Processes {
 		service, runtime := label(proc.Service), runtimeLabel(proc.Runtime)
-		methods := times.of(service)
+		methods := times.forService(service)
 		for _, thread := range proc.Threads {
 			if thread.Unseen > 0 {
 				methods[method{runtime: runtime, name: methodLabel(labels,

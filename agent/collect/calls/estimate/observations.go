@@ -6,17 +6,17 @@ import (
 	"slices"
 )
 
-// A hearing combines the observations of all windows.
-type hearing struct {
-	codes []heard         // by CodeID
-	pairs map[pair]*joint // pairs of codes in the same windows
+// observations are those of all windows.
+type observations struct {
+	codes []codeObservations // by CodeID
+	pairs map[pair]*joint    // pairs of codes in the same windows
 }
 
 // A pair is two codes.
 type pair struct{ from, to CodeID }
 
-func listen(in *Input) *hearing {
-	h := &hearing{codes: make([]heard, len(in.Codes)), pairs: map[pair]*joint{}}
+func combine(in *Input) *observations {
+	h := &observations{codes: make([]codeObservations, len(in.Codes)), pairs: map[pair]*joint{}}
 	for i := range in.Windows {
 		h.add(in, &in.Windows[i])
 	}
@@ -27,7 +27,7 @@ func listen(in *Input) *hearing {
 // known.
 const minKnown = 0.3
 
-func (h *hearing) add(in *Input, w *Window) {
+func (h *observations) add(in *Input, w *Window) {
 	if !sensible(w.Armed) || !sensible(w.Length) {
 		return
 	}
@@ -45,7 +45,7 @@ func (h *hearing) add(in *Input, w *Window) {
 	// A window that is mostly hits is treated as full: its time is not known.
 	full := w.Full || free < minKnown*w.Armed
 	for _, c := range codes {
-		h.codes[c].add(sound{length: w.Length, hits: hits[c], armed: w.Armed, free: free, full: full &&
+		h.codes[c].add(windowObservation{length: w.Length, hits: hits[c], armed: w.Armed, free: free, full: full &&
 			hits[c] > total/4})
 	}
 	for _, from := range codes {
@@ -67,7 +67,7 @@ func (h *hearing) add(in *Input, w *Window) {
 				}
 			}
 			if j.calls > before {
-				j.met++
+				j.withCalls++
 			}
 			if full {
 				j.full++
@@ -85,7 +85,7 @@ func (h *hearing) add(in *Input, w *Window) {
 }
 
 // equations returns the observations of rates.
-func (h *hearing) equations() []equation {
+func (h *observations) equations() []equation {
 	var equations []equation
 	for c := range h.codes {
 		code := &h.codes[c]
@@ -121,7 +121,7 @@ func (h *hearing) equations() []equation {
 }
 
 // order lists the pairs in the order of their codes.
-func (h *hearing) order() []pair {
+func (h *observations) order() []pair {
 	pairs := make([]pair, 0, len(h.pairs))
 	for p := range h.pairs {
 		pairs = append(pairs, p)
@@ -130,14 +130,14 @@ func (h *hearing) order() []pair {
 	return pairs
 }
 
-// A heard is the observations of one code in all windows.
-type heard struct {
-	windows []sound
+// codeObservations are the observations of one code in all windows.
+type codeObservations struct {
+	windows []windowObservation
 	sorted  bool
 }
 
-// A sound is one window's observation of a code.
-type sound struct {
+// A windowObservation is one window's observation of a code.
+type windowObservation struct {
 	length float64 // planned length in seconds; 0 if unknown
 	hits   float64 // number of hits of the code
 	armed  float64 // CPU seconds of the threads
@@ -148,7 +148,9 @@ type sound struct {
 	full bool
 }
 
-func (h *heard) add(s sound) { h.windows, h.sorted = append(h.windows, s), false }
+func (h *codeObservations) add(s windowObservation) {
+	h.windows, h.sorted = append(h.windows, s), false
+}
 
 // Bounds on what windows say about a code's rate.
 const (
@@ -164,9 +166,9 @@ const (
 // usable returns the windows that show how often the code is called: all up to a length at which
 // hardly any was full. To leave out only the full ones would leave out bursts. To leave out all
 // long ones does not.
-func (h *heard) usable() []sound {
+func (h *codeObservations) usable() []windowObservation {
 	if !h.sorted {
-		slices.SortStableFunc(h.windows, func(a, b sound) int { return cmp.Compare(a.length, b.length) })
+		slices.SortStableFunc(h.windows, func(a, b windowObservation) int { return cmp.Compare(a.length, b.length) })
 		h.sorted = true
 	}
 	n, full := 0, 0.
@@ -185,7 +187,7 @@ func (h *heard) usable() []sound {
 // rate returns calls per second of CPU time, and the variance of its logarithm. Calls come in
 // bursts, far from a Poisson process: so windows are few samples, and the number of effective ones
 // is hits²/squares. ok is false if there are too few observations.
-func (h *heard) rate() (perSecond, variance float64, ok bool) {
+func (h *codeObservations) rate() (perSecond, variance float64, ok bool) {
 	hits, squares, free := 0., 0., 0.
 	usable := h.usable()
 	for _, s := range usable {
@@ -203,7 +205,7 @@ func (h *heard) rate() (perSecond, variance float64, ok bool) {
 
 // atLeast is a lower bound of the code's rate, 0 if unknown. In a full window hits may have taken
 // nearly all of the time, and their cost is not known well. So their time is not subtracted.
-func (h *heard) atLeast() float64 {
+func (h *codeObservations) atLeast() float64 {
 	hits, armed := 0., 0.
 	for _, s := range h.windows {
 		hits += s.hits
@@ -217,7 +219,7 @@ func (h *heard) atLeast() float64 {
 
 // atMost is an upper bound of the code's rate, and the variance of its logarithm; 0 if unknown. No
 // hits are information, too; but programs have phases, and a few windows have seen few of them.
-func (h *heard) atMost() (perSecond, variance float64) {
+func (h *codeObservations) atMost() (perSecond, variance float64) {
 	hits, free, n := 0., 0., 0.
 	for _, s := range h.usable() {
 		if !s.full {
@@ -233,7 +235,7 @@ func (h *heard) atMost() (perSecond, variance float64) {
 }
 
 // tooLong is the length of the shortest window that was full, 0 if none was.
-func (h *heard) tooLong() (length float64) {
+func (h *codeObservations) tooLong() (length float64) {
 	for _, s := range h.windows {
 		if s.full && (length == 0 || s.length < length) {
 			length = s.length
@@ -250,7 +252,7 @@ type joint struct {
 	calls         float64 // hits of to that from called, in all windows
 	most          float64 // hits of the smallest full window; 0 if none was full
 	windows, full float64
-	met           float64 // windows in which from called to
+	withCalls     float64 // windows in which from called to
 }
 
 // ratio returns the number of calls of to, from all callers, per call of from, and the variance of
@@ -275,5 +277,5 @@ func (j *joint) frequency() (perEntry, variance float64, ok bool) {
 		return 0, 0, false
 	}
 	// Calls in one window are all from one phase of the program.
-	return perEntry, 0.02 + 1/j.entries + 1/j.calls + 0.5/j.met, true
+	return perEntry, 0.02 + 1/j.entries + 1/j.calls + 0.5/j.withCalls, true
 }

@@ -6,15 +6,17 @@ import (
 )
 
 func TestHeardRate(t *testing.T) {
-	open := func(n int, length, hits float64) (list []sound) {
+	open := func(n int, length, hits float64) (list []windowObservation) {
 		for range n {
-			list = append(list, sound{length: length, hits: hits, free: length})
+			list = append(list, windowObservation{length: length, hits: hits, free: length})
 		}
 		return list
 	}
-	full := func(length float64) sound { return sound{length: length, hits: 48, free: length / 10, full: true} }
+	full := func(length float64) windowObservation {
+		return windowObservation{length: length, hits: 48, free: length / 10, full: true}
+	}
 	for name, tt := range map[string]struct {
-		windows []sound
+		windows []windowObservation
 		want    float64 // calls a second
 		ok      bool
 	}{
@@ -26,10 +28,10 @@ func TestHeardRate(t *testing.T) {
 		"a full window in some": {windows: append(open(10, 5e-3, 5), full(5e-3))},
 		"one full in many":      {windows: append(open(99, 5e-3, 5), full(5e-3)), want: 1000, ok: true},
 		"longer ones full":      {windows: append(open(10, 5e-3, 5), full(20e-3), full(20e-3)), want: 1000, ok: true},
-		"all full":              {windows: []sound{full(5e-3), full(5e-3), full(5e-3)}},
+		"all full":              {windows: []windowObservation{full(5e-3), full(5e-3), full(5e-3)}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			h := heard{windows: tt.windows}
+			h := codeObservations{windows: tt.windows}
 			got, variance, ok := h.rate()
 			if ok != tt.ok || math.Abs(got-tt.want) > tt.want/100 {
 				t.Errorf("got %.0f, %t, want %.0f, %t", got, ok, tt.want, tt.ok)
@@ -43,10 +45,10 @@ func TestHeardRate(t *testing.T) {
 
 // TestBurstsAreLessCertain: the same number of hits in fewer windows has a larger variance.
 func TestBurstsAreLessCertain(t *testing.T) {
-	var steady, bursts heard
+	var steady, bursts codeObservations
 	for i := range 20 {
-		steady.add(sound{length: 5e-3, free: 5e-3, hits: 2})
-		bursts.add(sound{length: 5e-3, free: 5e-3, hits: float64(i/19) * 40})
+		steady.add(windowObservation{length: 5e-3, free: 5e-3, hits: 2})
+		bursts.add(windowObservation{length: 5e-3, free: 5e-3, hits: float64(i/19) * 40})
 	}
 	_, a, _ := steady.rate()
 	_, b, ok := bursts.rate()
@@ -56,7 +58,7 @@ func TestBurstsAreLessCertain(t *testing.T) {
 }
 
 func TestFrequencyOfFullWindows(t *testing.T) {
-	j := joint{entries: 10, calls: 20, met: 5, full: 5, most: 48}
+	j := joint{entries: 10, calls: 20, withCalls: 5, full: 5, most: 48}
 	if f, _, ok := j.frequency(); !ok || f != 2 {
 		t.Errorf("got %v, %t, want 2", f, ok)
 	}
@@ -68,10 +70,10 @@ func TestFrequencyOfFullWindows(t *testing.T) {
 
 // TestSilenceIsABound: no hits bound the rate, and more windows make the bound tighter.
 func TestSilenceIsABound(t *testing.T) {
-	silent := func(n int, free float64) *heard {
-		var h heard
+	silent := func(n int, free float64) *codeObservations {
+		var h codeObservations
 		for range n {
-			h.add(sound{length: free, armed: free, free: free})
+			h.add(windowObservation{length: free, armed: free, free: free})
 		}
 		return &h
 	}
@@ -84,7 +86,7 @@ func TestSilenceIsABound(t *testing.T) {
 		t.Errorf("bounds %.0f (%.2f) and %.0f (%.2f), want 3 calls in 10 ms and in 100 ms", few, unsure, many, sure)
 	}
 	h := silent(3, 5e-3)
-	h.add(sound{length: 6e-3, armed: 6e-3, free: 6e-3, hits: 24, full: true})
+	h.add(windowObservation{length: 6e-3, armed: 6e-3, free: 6e-3, hits: 24, full: true})
 	if most, _ := h.atMost(); most < 3/15e-3-1 {
 		t.Errorf("bound %.0f, below that of the windows that were not full", most)
 	}
