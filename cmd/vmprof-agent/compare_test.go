@@ -69,7 +69,7 @@ func TestCompare(t *testing.T) {
 		{[]string{"--per=200:100", windows, windows}, []string{"Undecided whether B is faster or slower than A: ",
 			"ms of CPU per unit"}},
 		{[]string{"--per=seconds", "--alpha=0.05", windows, windows}, []string{"2 + 2 windows"}},
-		{[]string{windows, "--", windows, windows}, []string{"2 + 4 windows", "one side has one process only"}},
+		{[]string{windows, "--", windows, windows}, []string{"2 + 4 windows", "one side has only one process"}},
 		{[]string{directory, directory}, []string{"2 + 2 windows"}},
 		{[]string{"--by=total", windows, windows}, []string{"by total"}},
 	} {

@@ -49,7 +49,7 @@ func parseServed(name string) (s served, u *url.URL, err error) {
 		at = "http://localhost" + path
 	}
 	if u, err = url.Parse(at); err != nil {
-		return s, nil, usageError(fmt.Sprintf("%s is no URL of serve: %v", name, err))
+		return s, nil, usageError(fmt.Sprintf("%s is not a URL of serve: %v", name, err))
 	}
 	return s, u, nil
 }

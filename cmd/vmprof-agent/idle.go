@@ -69,13 +69,13 @@ func idleNotes(since map[int]time.Duration, sample time.Duration) (notes []strin
 		case !ok || used < 0 || used >= sample: // it has ended, or there may be samples
 			continue
 		case len(notes) == most:
-			return append(notes, "and so did others"), stopped
+			return append(notes, "and others likewise"), stopped
 		case used == 0 && stoppedBy(pid) != "":
 			notes = append(notes, fmt.Sprintf("process %d is stopped %s", pid, stoppedBy(pid)))
 		case used == 0:
 			notes = append(notes, fmt.Sprintf("process %d used no CPU time", pid))
 		default:
-			notes = append(notes, fmt.Sprintf("process %d used %v of CPU time; a sample stands for %v", pid,
+			notes = append(notes, fmt.Sprintf("process %d used %v of CPU time, less than one sample period (%v)", pid,
 				used.Round(10*time.Microsecond), sample.Round(10*time.Microsecond)))
 		}
 	}

@@ -42,7 +42,7 @@ func TestIdleNotes(t *testing.T) {
 		t.Errorf("%q, want %q", got, want)
 	}
 	if got := text(time.Hour); !strings.Contains(got, "process "+strconv.Itoa(os.Getpid())+" used ") ||
-		!strings.Contains(got, " of CPU time; a sample stands for 1h0m0s") {
+		!strings.Contains(got, " of CPU time, less than one sample period (1h0m0s)") {
 		t.Errorf("%q", got)
 	}
 	if err := guest.Process.Signal(syscall.SIGSTOP); err != nil {

@@ -30,7 +30,7 @@ import (
 var recordUsage = `Usage: vmprof-agent record [flags] [-- COMMAND [ARG]...]
 
 Profiles running processes, or COMMAND and its children, and writes a file.
-A name selects the processes that have it at the start, none that start later.
+A name selects only processes that already run.
 Without -p and COMMAND it profiles the whole machine. Ctrl-C ends the recording
 early, writes the file and ends COMMAND. After -d, COMMAND keeps running. The
 summary is on stdout, with COMMAND on stderr.
@@ -48,7 +48,8 @@ summary is on stdout, with COMMAND on stderr.
 EVENT is one or several of:
 ` + eventsHelp() + `FILE ends in .html (flame graph, tables, the profile inside), .pb.gz (pprof),
 .json (speedscope), .folded or .txt. For several events .html and .json have
-all, and any other FILE is a directory with one file for each; cpu,calls is one.
+all of them; otherwise FILE is a directory with one file per event (cpu and
+calls share one).
 
 Flags:
 `
@@ -310,7 +311,7 @@ func record(ctx context.Context, args []string, stdout, stderr io.Writer) error 
 		}
 	}
 	if countErr != nil {
-		return fmt.Errorf("%w. What else was recorded is complete", countErr)
+		return fmt.Errorf("%w. Everything else that was recorded is complete", countErr)
 	}
 	if err := o.against.compare(summary, outputs[0]); err != nil {
 		return err

@@ -24,10 +24,12 @@ import (
 var reportUsage = `Usage: vmprof-agent report [flags] [METHOD] FILE
        vmprof-agent report [flags] --from TIME [--to TIME]
 
-Shows a stored pprof profile. FILE is what record wrote, or a directory of such
-files of one kind, which are added up, or an address of serve, which then
-records 10 s. With --from, shows what serve recorded then, if it runs with
---history-dir. METHOD is a name as other views show it.
+Shows a stored pprof profile. FILE is one of:
+  a file that record wrote
+  a directory of such files of one kind, which are added up
+  the address of a serve, which then records 10 s
+With --from, shows what serve recorded then, if it runs with --history-dir.
+METHOD is a name as other views show it.
 VIEW is one of:
 
   methods   the hot methods

@@ -45,10 +45,10 @@ func (r *rescuer) write(path string, write func(path string) error) (where strin
 		return "", err
 	}
 	if where := r.elsewhere(path, write); where != "" {
-		return where, fmt.Errorf("%w. It is in %s instead", err, where)
+		return where, fmt.Errorf("%w. It was written to %s instead", err, where)
 	}
-	fmt.Fprintf(r.say, "vmprof-agent: %v. No other place has room either: the recording stays in memory until there "+
-		"is some (Ctrl-C gives it up)\n", err)
+	fmt.Fprintf(r.say, "vmprof-agent: %v. No other directory has room either: the recording stays in memory until "+
+		"there is room (Ctrl-C discards it)\n", err)
 	// The context ends with the recording.
 	waiting, stop := signal.NotifyContext(context.WithoutCancel(r.ctx), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	defer stop()
@@ -63,7 +63,7 @@ func (r *rescuer) write(path string, write func(path string) error) (where strin
 			return path, nil
 		}
 		if where := r.elsewhere(path, write); where != "" {
-			return where, fmt.Errorf("%w. It is in %s instead", err, where)
+			return where, fmt.Errorf("%w. It was written to %s instead", err, where)
 		}
 	}
 }

@@ -32,7 +32,7 @@ func TestRecordingOnFullDisk(t *testing.T) {
 	}
 	together, err = o.writeTogether(io.Discard, outputs, together)
 	if failed = errors.Join(failed, err); !errors.Is(failed, syscall.ENOSPC) ||
-		strings.Count(failed.Error(), "It is in "+room) != 2 {
+		strings.Count(failed.Error(), "It was written to "+room) != 2 {
 		t.Errorf("the error is %v", failed)
 	}
 	var out bytes.Buffer
@@ -63,7 +63,7 @@ func TestRecordingInMemory(t *testing.T) {
 		return nil
 	})
 	if err != nil || where != path || attempts != 4 || !strings.Contains(said.String(),
-		"stays in memory until there is some") {
+		"stays in memory until there is room") {
 		t.Errorf("%q after %d attempts, %v, and it said %q", where, attempts, err, said.String())
 	}
 	if where, err := r.write(path, func(string) error { return errors.New("not a profile") }); where != "" ||

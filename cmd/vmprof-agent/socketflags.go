@@ -35,7 +35,7 @@ func (s *socketFlags) check(fs *pflag.FlagSet, listen string) error {
 	}
 	mode, err := strconv.ParseUint(s.mode, 8, 32)
 	if err != nil || mode > 0o777 {
-		return usageError(fmt.Sprintf("--web.socket-mode=%s is no mode such as 0660", s.mode))
+		return usageError(fmt.Sprintf("--web.socket-mode=%s is not a mode such as 0660", s.mode))
 	}
 	s.access.Mode = uint32(mode)
 	if u, err := user.Lookup(s.owner); err == nil {

@@ -123,7 +123,7 @@ func (t *targets) pids(list func() ([]candidate, error)) (pids []int, err error)
 	for _, word := range t.words {
 		if pid, err := strconv.Atoi(word); err == nil {
 			if pid < 1 {
-				return nil, usageError(fmt.Sprintf("-p %s is no process", word))
+				return nil, usageError(fmt.Sprintf("-p %s is not a process", word))
 			}
 			pids = append(pids, pid)
 			continue

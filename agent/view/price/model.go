@@ -154,7 +154,7 @@ func (m *Model) check() error {
 	case !isUnit(m.Unit):
 		return fmt.Errorf("unit: give the unit of the costs in at most %d bytes without spaces, such as EUR", maxUnit)
 	case !known:
-		return fmt.Errorf("resolution: %s is none: use one, milli, micro, nano (the default) or pico",
+		return fmt.Errorf("resolution: %s is not one: use one, milli, micro, nano (the default) or pico",
 			stored.Printable(m.Resolution))
 	case len(m.Prices) == 0:
 		return errors.New("prices: there are none: add one, such as {of: cpu, price: 0.04, per: h}")
@@ -200,7 +200,7 @@ func (p *Price) check() error {
 	}
 	for _, value := range slices.Sorted(maps.Keys(p.Table)) {
 		if p.By == LabelOpcode && !opcodes()[value] {
-			text := fmt.Sprintf("table: %s is no bytecode", stored.Printable(value))
+			text := fmt.Sprintf("table: %s is not a bytecode", stored.Printable(value))
 			if near := stored.Near(slices.Sorted(maps.Keys(opcodes())), value, 1); len(near) > 0 {
 				text += ": did you mean " + near[0] + "?"
 			}
@@ -218,7 +218,7 @@ func (p *Price) check() error {
 
 func isPrice(key string, v float64) error {
 	if !(v >= 0) || math.IsInf(v, 0) {
-		return fmt.Errorf("%s: %v is no price: use a number of at least 0", key, v)
+		return fmt.Errorf("%s: %v is not a price: use a number of at least 0", key, v)
 	}
 	return nil
 }

@@ -49,9 +49,9 @@ func labelsIn(list []Series, w *profile.Profile) (metrics []Series, labels proce
 		case err != nil:
 			return nil, nil, fmt.Errorf("%s needs the label %s, a number", labelMetric, stored.LabelPID)
 		case len(keys) == 0:
-			return nil, nil, fmt.Errorf("%s of process %d, which the window does not have", labelMetric, pid)
+			return nil, nil, fmt.Errorf("%s of process %d, which is not in the window", labelMetric, pid)
 		case labels[keys[0]] != nil:
-			return nil, nil, fmt.Errorf("%s of process %d is there twice", labelMetric, pid)
+			return nil, nil, fmt.Errorf("%s of process %d appears twice", labelMetric, pid)
 		}
 		given := []profile.Label{}
 		for _, name := range slices.Sorted(maps.Keys(s.Labels)) {

@@ -13,7 +13,7 @@ import (
 // others cannot write to them. A directory such as /tmp is fine if it is sticky.
 func CheckPath(path string) error {
 	if !filepath.IsAbs(path) {
-		return fmt.Errorf("%s is no absolute path", path)
+		return fmt.Errorf("%s is not an absolute path", path)
 	}
 	file, err := filepath.EvalSymlinks(path)
 	if err != nil {
@@ -41,7 +41,7 @@ func checkOwned(name string) error {
 		sticky := kind == unix.S_IFDIR && st.Mode&unix.S_ISVTX != 0 && at != name
 		switch {
 		case at == name && kind != unix.S_IFREG && kind != unix.S_IFLNK:
-			return fmt.Errorf("%s is no regular file", at)
+			return fmt.Errorf("%s is not a regular file", at)
 		case st.Uid != 0 && int(st.Uid) != os.Geteuid():
 			return fmt.Errorf("%s belongs to user %d, who could replace the program: chown root it, or put the "+
 				"program elsewhere", at, st.Uid)

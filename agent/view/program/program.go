@@ -366,15 +366,15 @@ func (p *Program) receive(within time.Duration) (answer, string, error) {
 	}
 	var head [5]byte
 	if _, err := io.ReadFull(p.answers, head[:]); err != nil {
-		return 0, "", fmt.Errorf("hear from the runner: %w", err)
+		return 0, "", fmt.Errorf("read from the runner: %w", err)
 	}
 	a, length := answer(head[0]), binary.LittleEndian.Uint32(head[1:])
 	if a >= answers || length > maxOutput {
-		return 0, "", errors.New("the runner answers nonsense")
+		return 0, "", errors.New("the answer of the runner is malformed")
 	}
 	text := make([]byte, length)
 	if _, err := io.ReadFull(p.answers, text); err != nil {
-		return 0, "", fmt.Errorf("hear from the runner: %w", err)
+		return 0, "", fmt.Errorf("read from the runner: %w", err)
 	}
 	return a, string(text), nil
 }

@@ -219,9 +219,9 @@ func TestCheckPath(t *testing.T) {
 		do   func() error
 		want string
 	}{
-		"relative":          {"rule", func() error { return nil }, "no absolute path"},
+		"relative":          {"rule", func() error { return nil }, "not an absolute path"},
 		"missing":           {dir + "/missing", func() error { return nil }, "no such file"},
-		"directory":         {dir, func() error { return nil }, "no regular file"},
+		"directory":         {dir, func() error { return nil }, "not a regular file"},
 		"writable file":     {path, func() error { return os.Chmod(path, 0o775) }, "others can write to " + path},
 		"foreign file":      {path, func() error { return os.Chown(path, 65534, 0) }, "belongs to user 65534"},
 		"no program":        {path, func() error { return os.Chmod(path, 0o644) }, "chmod 755"},
@@ -265,8 +265,8 @@ func TestParse(t *testing.T) {
 	for text, want := range map[string]string{
 		"hello": "text format",
 		"# TYPE a histogram\na_bucket{le=\"+Inf\"} 1\na_sum 1\na_count 1\n": "use gauges",
-		"a NaN\n":                  "no value",
-		"# TYPE a counter\na -1\n": "no value",
+		"a NaN\n":                  "not a value",
+		"# TYPE a counter\na -1\n": "not a value",
 		"a{__x=\"1\"} 1\n":         "begins with __",
 		"a{x=\"\\n\"} 1\n":         "do not print",
 		"a{x=\"" + strings.Repeat("x", 201) + "\"} 1\n":                         "more than 200 bytes",
@@ -291,7 +291,7 @@ func TestLabels(t *testing.T) {
 		{"wall", "process_labels{pid=\"1\",team=\"b\",area=\"x\"} 1\n", "", "1 java area=x team=a; "},
 		{"cpu", "process_labels{pid=\"2\",team=\"c\"} 1\n", "", "1 java area=x team=b; 2 sh team=c; 2 java team=c; "},
 		{"cpu", "process_labels{pid=\"2\",team=\"d\"} 1\nprocess_labels{pid=\"3\",team=\"c\"} 1\n",
-			"process 3, which the window does not have", "1 java area=x team=b; 2 sh team=c; 2 java team=c; "},
+			"process 3, which is not in the window", "1 java area=x team=b; 2 sh team=c; 2 java team=c; "},
 		{"cpu", "process_labels{pid=\"2\",team=\"d\"} 2\n", "gauge of value 1",
 			"1 java area=x team=b; 2 sh team=c; 2 java team=c; "},
 		{"cpu", "# TYPE process_labels counter\nprocess_labels{pid=\"2\",team=\"d\"} 1\n", "gauge of value 1",
@@ -355,7 +355,7 @@ func TestSeries(t *testing.T) {
 		{"cpu", many("b", "gauge", 400), ""},
 		{"cpu", many("b", "gauge", 300), ""},
 		{"alloc", many("c", "gauge", 101), "more than 1000 series"},
-		{"alloc", "b{x=\"7\"} 1\n", "of two kinds of events"},
+		{"alloc", "b{x=\"7\"} 1\n", "for two kinds of events"},
 		{"alloc", "# TYPE b counter\nb 1\n", "of another type"},
 		{"alloc", "a 1\n", "of another type"},
 		{"alloc", "d 1\nd 2\n", "twice"},

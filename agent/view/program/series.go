@@ -68,7 +68,7 @@ func parse(text []byte) (list []Series, err error) {
 			case len(s.Labels) < len(m.Label):
 				return nil, fmt.Errorf("%s has a label twice", name)
 			case math.IsNaN(s.Value) || math.IsInf(s.Value, 0) || counter && s.Value < 0:
-				return nil, fmt.Errorf("%s: %v is no value of a window", name, s.Value)
+				return nil, fmt.Errorf("%s: %v is not a value of a window", name, s.Value)
 			}
 			s.key = s.keyOf()
 			if list = append(list, s); len(list) > MaxSeries {
@@ -113,7 +113,7 @@ func (k *series) add(part string, list []Series) error {
 			to = added
 		}
 		if _, twice := to[s.key]; twice {
-			return fmt.Errorf("%s is there twice with the same labels", s.Name)
+			return fmt.Errorf("%s appears twice with the same labels", s.Name)
 		}
 		to[s.key] = s
 	}
@@ -130,7 +130,7 @@ func (k *series) add(part string, list []Series) error {
 		total += len(of)
 		for key := range gauges {
 			if _, twice := of[key]; twice {
-				return fmt.Errorf("%s is reported of two kinds of events: add a label, such as the kind (VMPROF_KIND)",
+				return fmt.Errorf("%s is reported for two kinds of events: add a label, such as the kind (VMPROF_KIND)",
 					gauges[key].Name)
 			}
 		}

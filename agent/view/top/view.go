@@ -410,9 +410,9 @@ func (s *Screen) why() string {
 	case s.stopped != "":
 		return s.stopped
 	case in.events:
-		return "none in the last " + spanName(spans[s.span])
+		return "nothing recorded in the last " + spanName(spans[s.span])
 	case s.view == viewChanges:
-		return "there is nothing older to compare with yet; wait some seconds, or press - for a shorter time"
+		return "no older data to compare with yet: wait some seconds, or press - for a shorter time"
 	}
 	return "no CPU time was used"
 }
