@@ -100,16 +100,14 @@ func (a *Agent) roomNotes(before, after *bpf.Counts) (notes []string) {
 	note(since(bpf.ObservationsDroppedTableFull),
 		"%d events are not recorded: more than %d threads waited at once, or more classes were counted",
 		bpf.MaxWaiting)
-	note(since(bpf.WaitsRefused), "%d times a thread was not followed, and its waits are not recorded: at most %d "+
-		"threads can be, and the kernel needs memory for each", bpf.MaxFollowedThreads)
-	note(since(bpf.ThreadsRefused), "%d times the table of %d Java threads found by their ids had no room (JVMs "+
-		"without the symbol "+
-		"Thread::_thr_current): samples of these threads in native code may lack their Java callers",
+	note(since(bpf.WaitsRefused), "%d times a thread was not followed, so its waits are missing: the limit is %d "+
+		"threads, and each needs kernel memory", bpf.MaxFollowedThreads)
+	note(since(bpf.ThreadsRefused), "%d times the table of Java threads by id was full (limit %d; for JVMs without "+
+		"the symbol Thread::_thr_current): native samples of these threads may lack their Java callers",
 		bpf.MaxKnownThreads)
-	note(since(bpf.ThreadEndsDropped), "%d ends of Java threads were lost: what these threads allocated in this "+
-		"window is in no total")
-	note(since(bpf.HitsUnattached), "%d allocations and waits are not recorded, because the agent had not attached "+
-		"to their JVM yet")
+	note(since(bpf.ThreadEndsDropped), "%d ends of Java threads were lost: totals lack what these threads allocated "+
+		"in this window")
+	note(since(bpf.HitsUnattached), "%d allocations and waits were missed before the agent attached to their JVM")
 	return notes
 }
 

@@ -108,17 +108,16 @@ func (t *ticks) paceOf(w *source.Closed) (mean time.Duration, note string) {
 	defer t.mu.Unlock()
 	mean, longest := t.pace.Periods(w.Began, w.Ended)
 	if base := t.agent.period(); longest > base {
-		note = fmt.Sprintf("samples were up to %.1f ms apart instead of %.1f ms: they would have taken more than "+
-			"%.0f %% of a CPU, as stacks took long to walk",
+		note = fmt.Sprintf("samples were up to %.1f ms apart instead of %.1f ms to use at most %.0f %% of a CPU: "+
+			"stacks took long to walk",
 			longest.Seconds()*1e3, base.Seconds()*1e3, 100*attach.MaxTickShare)
 	}
 	return mean, note
 }
 
 // tickBias says what samples at the kernel's tick may get wrong.
-const tickBias = "samples are taken at the kernel's own timer tick: code that runs in step with the tick, such as " +
-	"what timers start, " +
-	"may have too many samples or too few; --clock=cpu-clock has a timer of its own"
+const tickBias = "samples are taken at the kernel's timer tick: code that runs in step with the tick, such as code " +
+	"started by timers, may have too many or too few samples; --clock=cpu-clock uses its own timer"
 
 // Fill implements source.Filler.
 func (t *ticks) Fill(_ context.Context, w *source.Closed, p *profile.Profile) source.Part {

@@ -61,7 +61,7 @@ func recordVirtualLocks(t *testing.T, jdk jvm.JDK) {
 	}
 	p, _ = recordEvents(t, guest, "offcpu", 1, amount/3)
 	if said := strings.Join(p.Comments, "\n"); !strings.Contains(said,
-		"virtual threads that wait are on no thread of the kernel") {
+		"waiting virtual threads are on no kernel thread") {
 		t.Errorf("nothing is said of virtual threads:\n%s", said)
 	}
 }

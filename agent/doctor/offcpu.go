@@ -21,7 +21,7 @@ func findOffCPU(ctx context.Context, env *Env) []Finding {
 				"scheduler.",
 			"Boot Linux 6.15 or newer, or a kernel with CONFIG_FUNCTION_TRACER and CONFIG_DEBUG_INFO_BTF, such as a " +
 				"distribution's kernel for x86_64. " +
-				"If a line above says missing, mend that first."}
+				"If a line above says missing, fix that first."}
 	}
 	return []Finding{{"offcpu", "off-CPU time", result}}
 }

@@ -75,14 +75,14 @@ type TooHotError struct {
 // Error returns the figures and a remedy.
 func (e *TooHotError) Error() string {
 	l := e.Load
-	return fmt.Sprintf("probe %s is hit %s times a second; only counting the hits, at %s us each, takes %s of a CPU, "+
-		"more than half of the budget of %s: choose a probe with fewer hits, or a --budget above %s", l.Probe,
+	return fmt.Sprintf("probe %s is hit %s times a second; counting these hits, at %s us each, takes %s of a CPU, "+
+		"more than half of the budget of %s: choose a probe with fewer hits, or --budget above %s", l.Probe,
 		thousands(l.Hits),
 		significant(l.Count.Seconds()*1e6), percent(l.counting()), e.Allowance.describe(l.CPUs),
 		percent(l.counting()/maxCounting*e.Allowance.Share/e.Allowance.part()/l.CPUs))
 }
 
-// describe returns the allowance as text of the probe if the processes use that many CPUs.
+// describe returns the allowance of the probe as text if the processes use that many CPUs.
 func (b Allowance) describe(cpus float64) string {
 	if b.Share*cpus < b.Least {
 		return percent(b.CPUs(cpus)) + " of a CPU"

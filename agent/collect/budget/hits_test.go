@@ -53,10 +53,10 @@ func TestAllowance(t *testing.T) {
 func TestTooHotError(t *testing.T) {
 	_, err := Allowance{Share: 0.01}.Every(Load{Probe: "monitor enter", Hits: 220_000, Count: 600 * time.Nanosecond,
 		CPUs: 2})
-	const want = "probe monitor enter is hit 220,000 times a second; only counting the hits, at 0.6 us each, takes " +
+	const want = "probe monitor enter is hit 220,000 times a second; counting these hits, at 0.6 us each, takes " +
 		"13% of a CPU, " +
 		"more than half of the budget of 1% of the 2 CPUs that the processes use: choose a probe with fewer hits, or " +
-		"a --budget above 13%"
+		"--budget above 13%"
 	if err == nil || err.Error() != want {
 		t.Errorf("%v\nwant %s", err, want)
 	}

@@ -278,11 +278,11 @@ func notSampled(p *profile.Process, ran time.Duration) *profile.Thread {
 
 // Why CPU time was not sampled.
 const (
-	whyWaking = "no tick of the clock comes while the kernel puts a thread on a CPU, or sets the timer that wakes " +
+	whyWaking = "the clock does not tick while the kernel puts a thread on a CPU or sets the timer that wakes " +
 		"it ([waking])"
-	whyLate    = "no tick of the clock comes in the first microseconds after that"
+	whyLate    = "the clock does not tick in the first microseconds after that"
 	whyTicking = "the sampling interrupts took it"
-	whyIdle    = "these threads ran for less than some periods of the clock"
+	whyIdle    = "these threads ran for only a few clock periods"
 	whyLost    = "more ticks were lost than chance explains"
 )
 

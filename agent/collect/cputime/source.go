@@ -156,8 +156,8 @@ func (s *Source) Fill(_ context.Context, w *source.Closed, p *profile.Profile) s
 		return source.Part{}
 	}
 	if n := s.missing.Load(); n > 0 {
-		p.Comments = append(p.Comments, fmt.Sprintf("the CPU time of %d threads is missing: they had begun to end "+
-			"when the recording did, and found no CPU for %v", n, endsWait))
+		p.Comments = append(p.Comments, fmt.Sprintf("the CPU time of %d threads is missing: they were exiting "+
+			"when the recording ended, and got no CPU for %v", n, endsWait))
 	}
 	var lives []fold.Life // in the order of the profile
 	programs := map[fold.Life][]*profile.Process{}

@@ -27,9 +27,9 @@ func (e *Source) handleCard(s *fold.State, p *fold.Process, o *bpf.Observation, 
 const defaultQueue = 256
 
 // barrierBasis is what readers must know of write barriers.
-const barrierBasis = "a write barrier stands for the cards of a full queue of its thread (G1UpdateBufferSize), but a " +
-	"thread's first one after a collection " +
-	"for itself: up to a queue of cards of each thread is missing before each collection"
+const barrierBasis = "each recorded write barrier represents a full card queue of its thread (G1UpdateBufferSize); a " +
+	"thread's first one after a collection represents itself only: up to one queue of cards per thread is " +
+	"missing before each collection"
 
 // noteBarriers adds a note to profiles of p if its VM has no write barrier that a probe can
 // observe.

@@ -63,9 +63,8 @@ func (f *followedShare) note(from, to time.Duration) string {
 	if most <= 1 {
 		return ""
 	}
-	return fmt.Sprintf("threads switched too often to follow all of their waits: of threads with more than some 100 "+
-		"waits a second, down to one wait in %d was "+
-		"followed, which stands for the others", most)
+	return fmt.Sprintf("threads switched too often to follow every wait: in threads with more than about 100 waits a "+
+		"second, as few as one wait in %d was followed, weighted for the others", most)
 }
 
 // A chosenLoad is how many CPUs the processes use whose threads are followed.

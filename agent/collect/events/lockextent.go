@@ -12,10 +12,10 @@ import (
 
 // Why waits for locks are missing, or only estimated.
 const (
-	lockLate     = "threads waited when the probes came"
-	lockThinned  = "the budget (--budget) has no room for a record of each"
+	lockLate     = "threads were already waiting when the probes were attached"
+	lockThinned  = "the budget (--budget) is too small to record each one"
 	lockPartly   = "probes were not attached all the time, or records were lost"
-	lockLong     = "waits longer than a slice of the observed time are not seen"
+	lockLong     = "waits longer than an observed time slice are not seen"
 	lockUnplaced = "the stacks of some threads that still waited could not be read"
 )
 
@@ -74,8 +74,8 @@ func (e *Source) lockExtent(
 		return nil
 	}
 	x := profile.Extent{
-		Subject: profile.Locks.String(), What: "time of waits for locks", Unit: "nanoseconds",
-		Source: "the hits of probes and the JVM's list of threads",
+		Subject: profile.Locks.String(), What: "lock wait time", Unit: "nanoseconds",
+		Source: "probe hits and the JVM's thread list",
 	}
 	miss := func(amount float64, why string) {
 		if amount > 0 {

@@ -69,7 +69,7 @@ func (e *Probes) warnPartly(p *attachedPlan, now time.Duration, why error) {
 	if w != nil && w.again > 0 {
 		attrs = append(attrs, "likewise_before", w.again)
 	}
-	e.config.Log.Info("events are observed for a part of the time", attrs...)
+	e.config.Log.Info("events are recorded part of the time to stay within --budget", attrs...)
 	if e.warned == nil {
 		e.warned = map[string]*warning{}
 	}

@@ -302,10 +302,10 @@ func (e *Probes) frozen() map[bpf.VirtualThread]bpf.Frozen {
 
 // Why waits of virtual threads are missing.
 const (
-	virtualApart   = "virtual threads that wait are on no thread of the kernel"
+	virtualApart   = "waiting virtual threads are on no kernel thread"
 	virtualUnknown = "their virtual threads could not be read"
 	surveysFailed  = "surveys of them failed"
-	virtualCut     = "their ends were not seen: most of them were longer than the slices of time in which they are " +
+	virtualCut     = "their ends were not seen: most of them were longer than the time slices in which they are " +
 		"observed"
 )
 

@@ -24,7 +24,7 @@ func TestApartExtent(t *testing.T) {
 		want  string
 	}{
 		{apartThreads{p.Process: 0}, virtualApart + " (amount unknown)"},
-		{apartThreads{p.Process: 7.5}, "25 % of time of threads observed, 25 s of 100 s by "},
+		{apartThreads{p.Process: 7.5}, "25 % of thread time observed (25 s of 100 s counted by "},
 		{apartThreads{}, virtualApart + " (amount unknown)"},
 	} {
 		all := profile.AddExtents([]profile.Extent{tt.apart.extent(profile.Wall, window, p)}, observed)

@@ -49,12 +49,12 @@ var unsited = guest.Marker(profile.NoSite)
 
 // Reasons of bytes without a site.
 const (
-	whyBefore = "they were allocated before the agent had attached to the JVM"
+	whyBefore = "they were allocated before the agent attached to the JVM"
 	whyCut    = "threads ended before their next allocation was sampled"
 	whyFew    = "threads allocated too little to be sampled"
-	whyEnds   = "this libjvm has no symbols, so that bytes of threads that ended are not known"
+	whyEnds   = "this libjvm has no symbols, so the bytes of ended threads are unknown"
 	whyLost   = "records of threads that ended were lost"
-	whySliced = "to observe them all the time would exceed the budget"
+	whySliced = "observing them all the time would exceed the budget"
 )
 
 // A division divides what the VM counted among what was observed. Each thread that ran at the end

@@ -27,8 +27,8 @@ const MaxEventRows = 1 << 16
 
 // missingWaits is a note on waits that were not observed all the time: no estimate has waits that
 // do not fit into a slice.
-const missingWaits = "while waits are not observed all the time, those longer than a slice of it, 0.1 to 1 s, are " +
-	"not seen: the sum is too small if there are any"
+const missingWaits = "waits are observed in time slices of 0.1 to 1 s: a wait longer than a slice is not seen, so " +
+	"the sum may be too small"
 
 // otherValue stands for values that found no room of their own.
 const otherValue = "(other)"

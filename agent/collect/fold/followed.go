@@ -98,7 +98,7 @@ func (parts *CoveredParts) Extents(p *guest.Process, known []profile.Extent) (li
 
 // NotAttached is the reason of an Extent that estimates what there was before probes observed a
 // process.
-const NotAttached = "the agent was not attached yet, by the rate since then"
+const NotAttached = "the agent was not attached yet (estimated from the rate since then)"
 
 // LateShare returns for how long probes of the kind did not observe p at the beginning of the
 // window, as a multiple of the rest of the window. It returns 0 if that time is too short to count,
@@ -151,15 +151,15 @@ func (parts *CoveredParts) extent(
 		there.Seconds())
 	seen := observed * (1 - parts.lost)
 	e = profile.Extent{
-		Subject: c.Kind.String(), What: fmt.Sprintf("the time of %s", c.What), Unit: "nanoseconds",
-		Source: "the life of the process",
+		Subject: c.Kind.String(), What: fmt.Sprintf("process time for %s", c.What), Unit: "nanoseconds",
+		Source: "the lifetime of the process",
 		There:  float64(there), Observed: 1e9 * seen,
 	}
 	if late := there - followed; late > attachTime {
 		e.Miss(float64(late), "the probes were not attached yet")
 	}
 	if unseen := followed.Seconds() - observed; unseen > attachTime.Seconds() {
-		why := "they were recorded part of the time, to stay within the budget"
+		why := "they were recorded part of the time to stay within the budget"
 		e.Miss(1e9*unseen, why)
 	}
 	if lost := observed - seen; lost > 0 {

@@ -35,7 +35,7 @@ func TestFollowedExtents(t *testing.T) {
 			c.Begin(100*time.Second, &Slice{To: 102 * time.Second, Weight: 5, Length: 2 * time.Second,
 				Cycle: 10 * time.Second})
 			c.SetPartly(errors.New("too expensive"))
-		}, 0, "20% [they were recorded part of the time, to stay within the budget 8s]"},
+		}, 0, "20% [they were recorded part of the time to stay within the budget 8s]"},
 		{"ended early", profile.Pauses, func(c *Coverage, id proc.Identity) {
 			c.Begin(50*time.Second, nil)
 			c.Follow(id, 60*time.Second)

@@ -158,8 +158,8 @@ func (a *awayTimes) note() string {
 		return ""
 	}
 	round := func(d time.Duration) time.Duration { return d.Round(max(d/100, time.Microsecond)) }
-	return fmt.Sprintf("%d threads still waited at the end, for %v together in this time; for %v of it they are in "+
-		"%s, as their stacks could not be read",
+	return fmt.Sprintf("%d threads were still waiting at the end, %v in total; %v of that is in %s, because their "+
+		"stacks could not be read",
 		a.threads, round(a.time), round(a.unknown), profile.StillWaiting)
 }
 

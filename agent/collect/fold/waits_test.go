@@ -183,7 +183,7 @@ func TestWakers(t *testing.T) {
 				t.Errorf("%+v, want %+v", labels, tt.labels)
 			}
 			if reported := strings.Contains(strings.Join(e.Basis, " "),
-				"who ended 2 of the recorded waits, of 6s together, is not known"); reported != (tt.labels.Class == "") {
+				"the waker of 2 recorded waits (6s in total) is unknown"); reported != (tt.labels.Class == "") {
 				t.Errorf("%q", e.Basis)
 			}
 		})

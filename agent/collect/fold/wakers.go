@@ -221,8 +221,8 @@ func unknownWakers(sums *EventSums) string {
 		return ""
 	}
 	length := time.Duration(sums.Values[profile.OffCPU.Main()])
-	return fmt.Sprintf("who ended %d of the recorded waits, of %v together, is not known: the record of it was lost, "+
-		"the wait had just begun, or the kernel's functions have no names",
+	return fmt.Sprintf("the waker of %d recorded waits (%v in total) is unknown: its record was lost, the wait had "+
+		"just begun, or the kernel's functions have no names",
 		sums.Events, length.Round(max(length/100, time.Microsecond)))
 }
 

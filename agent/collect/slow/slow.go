@@ -181,8 +181,8 @@ func (c counts) notes(method string) (notes []string) {
 	for _, pid := range slices.Sorted(maps.Keys(c)) {
 		n := c[pid]
 		if n.Unwound > 0 {
-			notes = append(notes, fmt.Sprintf("process %d: of some calls of %s the return was not seen: an exception "+
-				"ended them, or their code was replaced; they ended no later than is shown", pid, method))
+			notes = append(notes, fmt.Sprintf("process %d: the return of some calls of %s was not seen, because an "+
+				"exception ended them or their code was replaced; the times shown are upper bounds", pid, method))
 		}
 		if n.Refused+n.Lost > 0 {
 			notes = append(notes, fmt.Sprintf("process %d: some calls of %s were not recorded for lack of room", pid,

@@ -8,9 +8,9 @@ import (
 // Why it is not known what threads did.
 const (
 	whyUnsampled = "threads ran too briefly for a sample"
-	whyThinned   = "there were too many short waits to record them, and their threads were in none that is known " +
-		"when the window ended"
-	whyUnread  = "the stacks of threads that still waited when the window ended could not be read"
+	whyThinned   = "there were too many short waits to record, and their threads were in no known wait when the " +
+		"window ended"
+	whyUnread  = "the stacks of threads still waiting at the window's end could not be read"
 	whyUnnamed = "the code that says what a thread waited for has no name"
 )
 
@@ -71,7 +71,7 @@ func waits(e *profile.Events) profile.Extent {
 	}
 	x.Observed = min(x.Observed, x.There)
 	if missing := x.There - max(recorded, x.Observed); missing > 0 {
-		x.Miss(missing, "the waits that were drawn stand for less")
+		x.Miss(missing, "the sampled waits add up to less")
 	}
 	return x
 }

@@ -148,8 +148,8 @@ func Events(p *profile.Process, period time.Duration) *profile.Events {
 	}
 	w.Basis, w.Lanes = slices.Clone(off.Basis), off.Lanes
 	if partly > 0 {
-		w.Basis = append(w.Basis, fmt.Sprintf("%d of %d threads had ended at the end, or were not followed from the "+
-			"beginning: their samples are not scaled to the time that they existed", partly, len(threads.byID)))
+		w.Basis = append(w.Basis, fmt.Sprintf("%d of %d threads ended early or were not followed from the "+
+			"beginning: their samples are not scaled to their lifetime", partly, len(threads.byID)))
 		if off.Coverage != nil {
 			w.Coverage.Drawn += off.Coverage.Drawn
 		}

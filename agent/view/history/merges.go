@@ -46,7 +46,7 @@ func (s *Store) tidy() {
 	due.tries++
 	due.retry = s.added + 1<<min(due.tries, maxBackOff)
 	s.fail(FailedMerge, due.tries == 1,
-		"windows of the history are not merged; tried again at longer and longer intervals",
+		"cannot merge windows of the history; retrying with increasing delays",
 		fmt.Errorf("segment %v: %w", due.segmentName, err))
 }
 
@@ -139,7 +139,7 @@ func (s *Store) merge(old *segment, level int) error {
 	}
 	complete = true
 	if err := errors.Join(s.lock.Sync(), s.dir.Remove(old.String())); err != nil { // the directory's
-		s.o.Log.Warn("a merged segment of the history stays", "err", err) // until the history is opened again
+		s.o.Log.Warn("cannot remove a merged segment of the history", "err", err) // until the history is opened again
 	}
 	s.segments = slices.DeleteFunc(s.segments, func(o *segment) bool { return o == old })
 	s.count(func(n *Stats) { n.Merges++ })

@@ -157,7 +157,7 @@ func TestMergeBacksOff(t *testing.T) {
 		uint64(disk.tried["00000001.1.tmp"]) != tries {
 		t.Errorf("%d merges failed, want about %d", tries, want)
 	}
-	if n := strings.Count(log.String(), "are not merged"); n != 1 {
+	if n := strings.Count(log.String(), "cannot merge windows"); n != 1 {
 		t.Errorf("logged %d times: %s", n, &log)
 	}
 	if got := have(t, r.path); got[:2] != "10" {

@@ -36,7 +36,7 @@ func Read(path string) *Reader {
 }
 
 // ErrNone is the error for a time of which the history has nothing.
-var ErrNone = errors.New("the history has nothing of that time")
+var ErrNone = errors.New("the history has no data for that time")
 
 // A Slice is a window of a history, without its stacks.
 type Slice struct {
@@ -264,8 +264,8 @@ func (q *query) profile() *profile.Profile {
 	}
 	if q.want.Service != "" || len(q.want.PIDs) > 0 {
 		q.want.account(p)
-		comments = append(comments, "of a part of the processes: of the samples that all lost, their share is "+
-			"counted; the accounts of events are those of all")
+		comments = append(comments, "Filtered to some processes. Lost samples are prorated; event counters "+
+			"cover all processes.")
 	}
 	p.Comments = append(comments, p.Comments...)
 	return p

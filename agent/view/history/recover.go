@@ -24,10 +24,10 @@ func (s *Store) recover() error {
 		lost, err := s.recoverSegment(g, i == len(list.segments)-1)
 		switch {
 		case errors.Is(err, errVersion):
-			s.o.Log.Warn("a segment of the history cannot be read; it stays until it is too old, or its room is needed",
+			s.o.Log.Warn("cannot read a segment of the history; it is kept until it expires or its space is needed",
 				"err", err)
 		case err != nil:
-			s.fail(FailedOpen, true, "a segment of the history is left alone", err)
+			s.fail(FailedOpen, true, "a segment of the history is skipped", err)
 		case g.damaged > 0:
 			s.warnDamaged(g)
 		}
@@ -54,7 +54,7 @@ func (s *Store) discard(name string) {
 		err = s.dir.Remove(name)
 	}
 	if err != nil {
-		s.fail(FailedRemove, true, "what an interrupted merge seems to have left of the history stays",
+		s.fail(FailedRemove, true, "cannot remove what an interrupted merge of the history left behind",
 			fmt.Errorf("%s: %w", name, err))
 	}
 }
@@ -77,8 +77,7 @@ func (s *Store) checkOurs(name string) error {
 
 // warnDamaged logs that a part of a segment cannot be read.
 func (s *Store) warnDamaged(g *segment) {
-	s.o.Log.Warn("a segment of the history is damaged; what is intact in it can be read, and all of it stays until "+
-		"it is too old",
+	s.o.Log.Warn("a segment of the history is damaged; its intact parts can be read, and it is kept until it expires",
 		"segment", g.String(), "bytes", g.damaged, "from", g.start, "to", g.end)
 }
 

@@ -467,7 +467,7 @@ func (s *Store) remove(g *segment, reason string) error {
 	}
 	if err := s.dir.Remove(g.String()); err != nil && !errors.Is(err, os.ErrNotExist) {
 		err = fmt.Errorf("remove a segment of the history: %w", err)
-		s.fail(FailedRemove, !g.stays, "a segment of the history stays", err)
+		s.fail(FailedRemove, !g.stays, "cannot remove a segment of the history", err)
 		g.stays = true
 		return err
 	}

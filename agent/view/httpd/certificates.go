@@ -42,7 +42,7 @@ func (c *certificates) look(log *slog.Logger) {
 	case wrong == "": // a warning, so that whoever reads the error reads this, too
 		log.Warn("TLS connections are accepted again", "file", c.webConfig)
 	default:
-		log.Error("new TLS connections are refused: mend --web.config.file, or the file that it names; no restart is "+
+		log.Error("new TLS connections are refused: fix --web.config.file, or the file that it names; no restart is "+
 			"needed",
 			"file", c.webConfig, "err", wrong)
 	}

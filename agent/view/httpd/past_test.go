@@ -97,7 +97,7 @@ func TestPast(t *testing.T) {
 	}
 	h.err = history.ErrNone
 	if resp, body := pull("/profiles/cpu?from=03:10"); resp.StatusCode != 404 ||
-		!strings.Contains(body, "nothing of that time") {
+		!strings.Contains(body, "no data for that time") {
 		t.Errorf("another time: %s %q", resp.Status, body)
 	}
 }

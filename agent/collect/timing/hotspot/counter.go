@@ -197,8 +197,8 @@ func (c *Counter) Notes() (notes []string) {
 		g.mu.Lock()
 		notes = append(notes, g.notes...)
 		if all := g.ran + g.elsewhere; all > 0 && float64(g.elsewhere) > mostElsewhere*float64(all) {
-			notes = append(notes, fmt.Sprintf("process %d: while calls were counted, %.0f%% of its CPU time was of "+
-				"threads that had just begun: their calls are not counted",
+			notes = append(notes, fmt.Sprintf("process %d: while calls were counted, %.0f%% of its CPU time was in "+
+				"threads that had just started: their calls are not counted",
 				g.process.PID, 100*g.elsewhere.Seconds()/all.Seconds()))
 		}
 		g.mu.Unlock()

@@ -372,8 +372,8 @@ func (g *followed) followThreads() error {
 	}
 	text := ""
 	if n := left + g.points.Busy; n > 0 {
-		text = fmt.Sprintf("process %d: calls of %s in %d threads are not followed: %d are more than %d, and of %d "+
-			"the debug registers are in use",
+		text = fmt.Sprintf("process %d: calls of %s in %d threads are not followed: %d exceed the limit of %d "+
+			"threads, and %d have their debug registers in use",
 			pid, g.process.method, n, left, attach.MaxBreakpointThreads, g.points.Busy)
 	}
 	g.mu.Lock()

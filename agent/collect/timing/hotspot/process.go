@@ -85,7 +85,7 @@ func attachProcess(
 		return nil, err
 	}
 	if len(libraries) == 0 {
-		return nil, fmt.Errorf("process %d is no JVM: it maps no libjvm.so", pid)
+		return nil, fmt.Errorf("process %d is not a JVM: it maps no libjvm.so", pid)
 	}
 	lib := &libraries[0]
 	image, bias, err := readLibrary(ctx, root, pool, pid, lib)

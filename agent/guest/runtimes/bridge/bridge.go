@@ -84,7 +84,7 @@ func FindLibrary(table []Runtime, maps proc.Maps) *proc.Mapping {
 func (r Runtime) Image(file *elffile.File) (vmruntime.Image, error) {
 	image, err := r.Runtime.(vmruntime.Library).Image(file)
 	if image == nil && err == nil {
-		err = fmt.Errorf("its library has the name of %s's, but is another VM's", r.Title())
+		err = fmt.Errorf("its library is named like %s's, but belongs to another VM", r.Title())
 	}
 	return image, err
 }

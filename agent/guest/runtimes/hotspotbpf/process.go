@@ -10,7 +10,7 @@ import (
 )
 
 // errHeaps: no HotSpot has that many code heaps.
-var errHeaps = errors.New("more code heaps than the walker knows of")
+var errHeaps = errors.New("more code heaps than the walker supports")
 
 // process is what the kernel side must know of a HotSpot process. The caller sets identity, slot
 // and the flags about probes.
