@@ -79,8 +79,8 @@ func TestCompareKnown(t *testing.T) {
 		got := mustSucceed(t, "compare", "-n", "0", "--width=0", "--per=3000", paths[0], paths[b])
 		t.Logf("%s", got.stdout)
 		checkCompared(t, got.stdout, truths[0], truths[b])
-		if !strings.Contains(got.stdout, "one process a side: JIT noise between runs is not in this interval") {
-			t.Error("the output does not say that there is one process a side")
+		if !strings.Contains(got.stdout, "one process per side: run-to-run JIT variation is not included") {
+			t.Error("the output does not say that there is one process per side")
 		}
 	}
 }
@@ -99,7 +99,7 @@ func TestRecordAgainst(t *testing.T) {
 	got := mustSucceed(t, "record", "-p", pid, "-d", "3", "--window=0.1", "--against="+before, "--per=600", "-o", after)
 	_, compared, _ := strings.Cut(got.stdout, "A: "+before+"; B: "+after+"\n")
 	for _, want := range []string{" ms of CPU per unit ", "30 + 30 windows",
-		"JIT noise between runs is not in this interval"} {
+		"run-to-run JIT variation is not included"} {
 		if !strings.Contains(strings.Join(strings.Fields(compared), " "), want) {
 			t.Errorf("no %q in\n%s", want, got.stdout)
 		}

@@ -337,7 +337,7 @@ func TestJourneys(t *testing.T) {
 	t.Run("who holds the lock", func(t *testing.T) {
 		j := newJourney(t, "who-waits-for-a-lock.md", "lock")
 		j.run("Shop$Ledger.add", "Shop$Ledger.close", "waited for in Shop$Ledger.add",
-			"held meanwhile by Shop$Ledger.close")
+			"held by Shop$Ledger.close")
 		j.run("Shop$Ledger.close")
 		j.end()
 	})

@@ -94,7 +94,7 @@ func TestHolds(t *testing.T) {
 		{result{unit: stored.UnitTime, truth: 1e9, printed: 1.2e9, status: "status: good"}, false},
 		{result{unit: stored.UnitTime, truth: 1e9, printed: 1.2e9, low: 0.9e9, high: 1.5e9, status: "status: good"},
 			true},
-		{result{unit: stored.UnitTime, truth: 1e9, printed: 0, status: "status: nothing observed: though"}, true},
+		{result{unit: stored.UnitTime, truth: 1e9, printed: 0, status: "status: nothing observed: the"}, true},
 		{result{unit: stored.UnitTime, truth: 1e9, printed: 0, status: "status: good: 0 events"}, false},
 	} {
 		if got := test.r.holds(); got != test.want {

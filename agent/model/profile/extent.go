@@ -26,8 +26,8 @@ type Extent struct {
 
 // What is measured of Wall and of OffCPU.
 const (
-	ThreadTimes = "time of threads"
-	ThreadWaits = "waits of threads"
+	ThreadTimes = "thread time"
+	ThreadWaits = "thread waits"
 )
 
 // Subjects of an Extent that are not kinds of events.

@@ -74,17 +74,17 @@ func (m *Metadata) extentSentences() (list []string) {
 
 // ExtentSentence says how much was observed, and why not all:
 //
-//	62 % of allocated bytes observed, 182MB of 293MB by the JVM's counters, because threads ended before their first buffer was full (111MB)
-//	nothing of allocated bytes observed, though the JVM's counters counted 293MB
+//	62 % of allocated bytes observed (182MB of 293MB counted by the JVM's counters), because threads ended before their first buffer was full (111MB)
+//	no allocated bytes observed, although the JVM's counters counted 293MB
 //	an unknown part of waits for locks was not observed, because virtual threads are not followed
 func ExtentSentence(e *profile.Extent) string {
 	text := ""
 	switch {
 	case e.There > 0 && e.Observed == 0:
-		text = fmt.Sprintf("nothing of %s observed, though %s counted %s", e.What, e.Source,
+		text = fmt.Sprintf("no %s observed, although %s counted %s", e.What, e.Source,
 			ExtentAmount(e.Unit, e.There))
 	case e.There > 0:
-		text = fmt.Sprintf("%s of %s observed, %s of %s by %s", SharePercent(e.Share()), e.What,
+		text = fmt.Sprintf("%s of %s observed (%s of %s counted by %s)", SharePercent(e.Share()), e.What,
 			ExtentAmount(e.Unit, e.Observed), ExtentAmount(e.Unit, e.There), e.Source)
 	default:
 		text = fmt.Sprintf("an unknown part of %s was not observed", e.What)

@@ -215,6 +215,7 @@ func (t *Total) Incomplete() bool { return t.Scaled() || t.Missed >= LeastMissed
 // of the events it was observed in if that is not all:
 //
 //	12300000000 ± 140000000 bytes
+//	120.03 s, exact
 //	observed 20% of the time, 4s of 20s, in 4 slices; values are scaled to all of it: 12300000000 ± 4200000000 bytes
 //	nothing was observed in its first 400ms: 12300000000 ± 140000000 bytes since then
 //	up to 3.1% of the events were lost; values are scaled to all of them: 12300000000 ± 420000000 bytes
@@ -236,13 +237,31 @@ func (t *Total) sentence(whose, unit string) (line string) {
 	if t.Missed >= LeastMissed {
 		since = " since then"
 	}
+	sum, within := fmt.Sprintf("%.0f", t.Sum), fmt.Sprintf("%.0f", math.Ceil(float64(t.Within)))
+	if unit == UnitTime {
+		sum, within, unit = readableTimes(t.Sum, float64(t.Within))
+	}
 	switch {
 	case math.IsInf(float64(t.Within), 1):
-		return line + fmt.Sprintf("%.0f %s%s; %s", t.Sum, unit, since, UnknownInterval)
+		return line + fmt.Sprintf("%s %s%s; %s", sum, unit, since, UnknownInterval)
 	case t.Within == 0 && since != "": // exact, but not of all
-		return line + fmt.Sprintf("%.0f %s%s", t.Sum, unit, since)
+		return line + fmt.Sprintf("%s %s%s", sum, unit, since)
+	case t.Within == 0 && !t.Scaled():
+		return line + fmt.Sprintf("%s %s, exact", sum, unit)
 	}
-	return line + fmt.Sprintf("%.0f ± %.0f %s%s", t.Sum, math.Ceil(float64(t.Within)), unit, since)
+	return line + fmt.Sprintf("%s ± %s %s%s", sum, within, unit, since)
+}
+
+// readableTimes writes a time in ns, and the half of its interval, in a unit that fits the time.
+func readableTimes(sum, half float64) (time, within, unit string) {
+	scale := 1e9
+	switch unit = "s"; {
+	case sum < 1e6:
+		scale, unit = 1e3, "µs"
+	case sum < 1e9:
+		scale, unit = 1e6, "ms"
+	}
+	return fmt.Sprintf("%.2f", sum/scale), fmt.Sprintf("%.2f", math.Ceil(100*half/scale)/100), unit
 }
 
 // String is the note behind those it is about.

@@ -86,9 +86,9 @@ func TestTotal(t *testing.T) {
 		want               string
 	}{
 		{Total{Sum: 7, Within: 1.2}, false, false, "java (pid 1): 7 ± 2 bytes"},
-		{Total{Sum: 7}, false, false, "java (pid 1): 7 ± 0 bytes"},
+		{Total{Sum: 7}, false, false, "java (pid 1): 7 bytes, exact"},
 		{Total{Sum: 7, Missed: 40 * time.Millisecond, Lost: 0.0005, Time: time.Second,
-			Observed: 990 * time.Millisecond}, false, false, "java (pid 1): 7 ± 0 bytes"},
+			Observed: 990 * time.Millisecond}, false, false, "java (pid 1): 7 bytes, exact"},
 		{Total{Sum: 7, Missed: 440 * time.Millisecond}, false, true,
 			"java (pid 1): nothing was observed in its first 400ms: 7 bytes since then"},
 		{Total{Sum: 7, Within: 2, Missed: time.Second}, false, true,
@@ -108,6 +108,24 @@ func TestTotal(t *testing.T) {
 			test.total.Scaled() != test.scaled || test.total.Incomplete() != test.incomplete {
 			t.Errorf("%q, scaled %v, incomplete %v, want %q", got, test.total.Scaled(), test.total.Incomplete(),
 				test.want)
+		}
+	}
+}
+
+// Times are in seconds, or in a smaller unit if they are short.
+func TestTotalOfTime(t *testing.T) {
+	for want, total := range map[string]Total{
+		"java (pid 1): 120.03 s, exact":              {Sum: 120029153712},
+		"java (pid 1): 1.02 ± 0.16 s":                {Sum: 1017747887, Within: 159707394},
+		"java (pid 1): 12.28 ± 0.01 ms":              {Sum: 12279000, Within: 1},
+		"java (pid 1): 0.70 ± 0.00 µs":               {Sum: 700, Lost: 0.5},
+		"java (pid 1): 0.00 µs since then":           {Missed: time.Second},
+		"java (pid 1): 3.00 s; the error is unknown": {Sum: 3e9, Within: Bound(math.Inf(1))},
+	} {
+		total.Comm, total.PID = "java", 1
+		got := totalSentences([]Total{total}, UnitTime)[0]
+		if i := strings.LastIndex(got, ": "); !strings.HasSuffix(want, got[i:]) {
+			t.Errorf("%q, want %q", got, want)
 		}
 	}
 }

@@ -180,6 +180,6 @@ func vagueTimes(p *pprof.Profile) string {
 	if vague <= muchVague*busy.values[main] {
 		return ""
 	}
-	return fmt.Sprintf("%s of the time of threads that were not idle is in methods with few samples, or few short "+
-		"waits that were drawn", percent(vague/busy.values[main]))
+	return fmt.Sprintf("%s of the time of threads that were not idle is in methods with few samples or few "+
+		"sampled short waits", percent(vague/busy.values[main]))
 }

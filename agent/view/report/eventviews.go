@@ -78,9 +78,8 @@ func Allocations(w io.Writer, p *pprof.Profile, opts *ViewOptions) error {
 	}
 	switch {
 	case e.partly():
-		layout.Fold(out, "Only the total has an interval: a class or method may have been active mainly in the time, "+
-			"or in the events, "+
-			"that were not recorded.", opts.Width)
+		layout.Fold(out, "Only the total has an interval: a class or method may be more frequent in the time or the "+
+			"events that were not recorded.", opts.Width)
 	case !e.apportioned():
 		layout.Fold(out, "Only the total has an interval: "+e.stated.repeated+".", opts.Width)
 	case all.variance > 0:
@@ -262,7 +261,7 @@ func Locks(w io.Writer, p *pprof.Profile, opts *ViewOptions) error {
 	out.WriteByte('\n')
 	writeEvents(&table, "method / kind, place, class", &locks)
 	if len(holders.list) > 0 {
-		fmt.Fprintf(out, "\nWho had the locks meanwhile, as seen for %s of the delay:\n",
+		fmt.Fprintf(out, "\nWho held the locks during these waits (seen for %s of the delay):\n",
 			stored.Percent(holders.total().values[lockDelay], all.values[lockDelay]))
 		held, few := table, *opts
 		if held.opts = &few; opts.N > 0 {
@@ -361,8 +360,8 @@ func writeTimes(
 		writeEvents(&table, "woken by / in method", &byWaker)
 	}
 	if intervals {
-		layout.Fold(out, "±: 95 % interval of the time, in percent of it: short waits and CPU time are known from "+
-			"samples; ?: too few samples for an interval", opts.Width)
+		layout.Fold(out, "±: 95 % interval in percent of the time, because short waits and CPU time are sampled; "+
+			"?: too few samples for an interval", opts.Width)
 	}
 	return layout.Flush(out, name)
 }

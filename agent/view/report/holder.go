@@ -71,12 +71,12 @@ func holder(locks *pprof.Profile) (string, error) {
 	if len(seen) == 0 || seen[0].values[lockDelay] < leastHeld*delay {
 		return "", nil
 	}
-	text := fmt.Sprintf("%s: waited for in %s (%s of its delay), held meanwhile by %s, as seen for %s of that",
+	text := fmt.Sprintf("%s: waited for in %s (%s of its delay); held by %s (seen for %s of that)",
 		stored.Printable(top.key.class), stored.Printable(top.key.site),
 		stored.Percent(delay, classes[top.key.class].values[lockDelay]),
 		stored.Printable(seen[0].key), stored.Percent(seen[0].values[lockDelay], delay))
 	if len(seen) > 1 && seen[1].values[lockDelay] >= leastSecond*delay {
-		text += fmt.Sprintf(", and by %s for %s", stored.Printable(seen[1].key),
+		text += fmt.Sprintf(", and by %s (%s)", stored.Printable(seen[1].key),
 			stored.Percent(seen[1].values[lockDelay], delay))
 	}
 	return text, nil

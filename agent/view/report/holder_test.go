@@ -45,19 +45,19 @@ func contention(t *testing.T, waits []heldWait) *pprof.Profile {
 
 // The sentence names who was seen to have the lock, and nobody without that.
 func TestHolder(t *testing.T) {
-	const waited = "Ledger: waited for in Ledger.add (95.0% of its delay), held meanwhile by "
+	const waited = "Ledger: waited for in Ledger.add (95.0% of its delay); held by "
 	seldom := heldWait{"Ledger", "Ledger.close", "Ledger.add", "clerk", 5e6}
 	for name, tt := range map[string]struct {
 		waits []heldWait
 		want  string // "" for no sentence
 	}{
 		"one": {[]heldWait{{"Ledger", "Ledger.add", "Ledger.close", "boss", 95e6}, seldom}, waited +
-			"Ledger.close, boss, as seen for 100.0% of that"},
+			"Ledger.close, boss (seen for 100.0% of that)"},
 		"of some time": {[]heldWait{{"Ledger", "Ledger.add", "Ledger.close", "boss", 38e6},
-			{"Ledger", "Ledger.add", "", "", 57e6}, seldom}, waited + "Ledger.close, boss, as seen for 40.0% of that"},
+			{"Ledger", "Ledger.add", "", "", 57e6}, seldom}, waited + "Ledger.close, boss (seen for 40.0% of that)"},
 		"two": {[]heldWait{{"Ledger", "Ledger.add", "Ledger.close", "boss", 57e6},
 			{"Ledger", "Ledger.add", "Ledger.add", "clerk-*", 38e6}, seldom},
-			waited + "Ledger.close, boss, as seen for 60.0% of that, and by Ledger.add, clerk-* for 40.0%"},
+			waited + "Ledger.close, boss (seen for 60.0% of that), and by Ledger.add, clerk-* (40.0%)"},
 		"another lock of the class": {[]heldWait{{"Ledger", "Ledger.add", "", "", 95e6},
 			{"Ledger", "Ledger.close", "Ledger.sum", "boss", 5e6}}, ""},
 		"nobody": {[]heldWait{{"Ledger", "Ledger.add", "", "", 95e6}}, ""},

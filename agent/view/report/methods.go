@@ -139,9 +139,9 @@ func Methods(w io.Writer, p *pprof.Profile, opts *ViewOptions) error {
 			stored.Plural(len(rest), "more method"))
 	}
 	if v.tree.Total() == 0 && stacks.HasTime(p) {
-		why := "what was recorded used no CPU time, or less than a sample stands for"
+		why := "the processes used no CPU time, or less than one sample period"
 		if slices.ContainsFunc(p.Comments, func(c string) bool { return strings.HasPrefix(c, stacks.SamplesWhere) }) {
-			why = "none meets the condition, or nothing was sampled"
+			why = "no sample meets the condition, or none was recorded"
 		}
 		layout.Fold(out, "No samples: "+why, opts.Width)
 	}

@@ -166,7 +166,7 @@ func TestMethodsOfNothing(t *testing.T) {
 	got := sinktest.Show(t, report.Methods, sinktest.MustPprof(t,
 		&profile.Profile{Duration: time.Second, Processes: []*profile.Process{{PID: 1,
 			Threads: []*profile.Thread{{TID: 1}}}}}), nil)
-	if !strings.Contains(got, "No samples: what was recorded used no CPU time") {
+	if !strings.Contains(got, "No samples: the processes used no CPU time") {
 		t.Errorf("%s", got)
 	}
 	some, err := stacks.Where(sinktest.MustPprof(t, sinktest.Shop()), "false",
@@ -175,7 +175,7 @@ func TestMethodsOfNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := sinktest.Show(t, report.Methods, some, nil); !strings.Contains(got,
-		"No samples: none meets the condition") {
+		"No samples: no sample meets the condition") {
 		t.Errorf("%s", got)
 	}
 }

@@ -229,7 +229,7 @@ func leastObserved(m *stored.Metadata) *profile.Extent {
 func extentDoubt(e *profile.Extent) (word, why string) {
 	why = stored.ExtentSentence(e)
 	if e.There > 0 && e.Observed == 0 {
-		return unobserved, strings.TrimPrefix(why, "nothing of "+e.What+" observed, ")
+		return unobserved, strings.TrimPrefix(why, "no "+e.What+" observed, although ")
 	}
 	return partial, why
 }

@@ -137,7 +137,7 @@ func (o *SummaryOptions) views(w io.Writer, p *pprof.Profile, lines int, several
 func noEvents(p *pprof.Profile, kind profile.EventKind) string {
 	m, err := stored.MetadataOf(p)
 	if err != nil || len(m.Extents) == 0 {
-		return fmt.Sprintf("No %v events were recorded; the profile does not know whether there were any.", kind)
+		return fmt.Sprintf("No %v events were recorded; whether there were any is unknown.", kind)
 	}
 	for _, e := range m.ExtentsTogether() {
 		if e.There > 0 || e.Unknown() {

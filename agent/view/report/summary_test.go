@@ -268,7 +268,7 @@ func TestSummaryExtents(t *testing.T) {
 		{"all", []profile.Extent{allocated(100, 96)}, true, nil, "partial"},
 		{"of another kind", []profile.Extent{{Subject: "lock", What: "waits", There: 9}}, true, nil, "partial"},
 		{"part", []profile.Extent{allocated(293e6, 182e6, profile.Missed{Amount: 111e6, Why: "threads ended"})}, true,
-			[]string{"status: partial: 62 % of allocated bytes observed, 182MB of 293MB by the JVM's",
+			[]string{"status: partial: 62 % of allocated bytes observed (182MB of 293MB counted",
 				"because threads ended (111MB)"}, "good"},
 		{"just less", []profile.Extent{allocated(1000, 949)}, true, []string{"status: partial: 94 % of"}, "good"},
 		{"unknown part", []profile.Extent{allocated(0, 0, profile.Missed{Why: "the field is missing"})}, true,
@@ -276,10 +276,10 @@ func TestSummaryExtents(t *testing.T) {
 				"missing"}, "good"},
 		{"nothing", []profile.Extent{allocated(293e6, 0)}, false,
 			[]string{"No alloc events were recorded.\n",
-				"status: nothing observed: though the JVM's counters counted 293MB"}, "there were none"},
+				"status: nothing observed: the JVM's counters counted 293MB"}, "there were none"},
 		{"none", []profile.Extent{allocated(0, 0)}, false, []string{"No alloc events were observed: there were none."},
 			"partial"},
-		{"not known", nil, false, []string{"the profile does not know whether there were any"}, "there were none"},
+		{"not known", nil, false, []string{"whether there were any is unknown"}, "there were none"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			p := sinktest.Only(profile.Allocations)

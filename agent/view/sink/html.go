@@ -60,7 +60,7 @@ func (p *Page) Attach(name string, stored *pprof.Profile) error {
 		return fmt.Errorf("write pprof profile: %w", err)
 	}
 	if data.Len() > maxHTMLProfile {
-		p.notes = append(p.notes, fmt.Sprintf("%s is not inside this page, as it has %d MB: write a .pb.gz as well",
+		p.notes = append(p.notes, fmt.Sprintf("%s is too large to be inside this page (%d MB): write a .pb.gz as well",
 			name, data.Len()>>20))
 		return nil
 	}

@@ -211,7 +211,7 @@ func (v *verdicts) notes() {
 			write("too few windows for an interval: record at least %d a side, with --window=1 -d 60",
 				audit.LeastWindows)
 		case audit.Ranks:
-			write("the rank test does not confirm a difference: a few windows make it; look for what happened in " +
+			write("the rank test does not confirm a difference: a few windows cause it; check what happened in " +
 				"them, or record longer")
 		default:
 			write("%s", v.longer(d.Longer))
@@ -219,7 +219,7 @@ func (v *verdicts) notes() {
 	}
 	for side, why := range v.repeated {
 		if why != "" {
-			write("only the whole can differ with certainty, as in %c %s", 'A'+rune(side), why)
+			write("only the total can differ with certainty, because in %c %s", 'A'+rune(side), why)
 		}
 	}
 	several := false // processes in one recording
@@ -228,14 +228,14 @@ func (v *verdicts) notes() {
 	}
 	switch {
 	case v.result.ByRun:
-		write("processes are compared, each with all its windows: what differs from run to run is in the interval")
+		write("whole processes are compared: the interval includes run-to-run variation")
 	case v.result.Runs != [2]int{1, 1}:
-		write("one side has one process only: JIT noise between runs is not in this interval; record several " +
-			"processes a side")
+		write("one side has only one process: run-to-run JIT variation is not included; record several " +
+			"processes per side")
 	case several:
-		write("one recording a side: what differs from run to run, such as JIT noise, is not in this interval")
+		write("one recording per side: run-to-run variation, such as of the JIT, is not included")
 	default:
-		write("one process a side: JIT noise between runs is not in this interval")
+		write("one process per side: run-to-run JIT variation is not included")
 	}
 	if v.opts.Per.perSecond() && v.language.cpu {
 		write("per second of wall time, more load looks like slower code: --per=N compares per unit of work")
@@ -446,6 +446,6 @@ func (v *verdicts) overlap() {
 			}
 		}
 	}
-	fmt.Fprintf(v.out, "overlap %.2f of 100: how alike both are by %s, whatever they cost\n",
+	fmt.Fprintf(v.out, "overlap %.2f of 100: what both profiles have in common, by %s\n",
 		cct.Overlap(weights[0], weights[1]), v.opts.By)
 }

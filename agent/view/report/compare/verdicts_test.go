@@ -103,7 +103,7 @@ func TestAuditNewSubtree(t *testing.T) {
 	}
 	sinktest.Golden(t, "newsubtree.audit.golden", got)
 	for _, want := range []string{"B uses ", "more CPU than A", "new: compile under search, 0 → ", "60 + 60 windows",
-		"one process a side"} {
+		"one process per side"} {
 		if !strings.Contains(got, want) {
 			t.Errorf("no %q in\n%s", want, got)
 		}
@@ -254,14 +254,14 @@ func TestAuditRuns(t *testing.T) {
 	}
 	opts := &compare.AuditOptions{Options: compare.Options{N: 20, Width: 79}}
 	if got, _ := audited(t, one[0], one[1], opts); !strings.Contains(got, "30 + 30 windows") ||
-		!strings.Contains(got, "one process a side") {
+		!strings.Contains(got, "one process per side") {
 		t.Errorf("of one process:\n%s", got)
 	}
 	if got, _ := audited(t, several[0], several[1], opts); !strings.Contains(got, "4 + 4 processes") ||
-		strings.Contains(got, "one process a side") {
+		strings.Contains(got, "one process per side") {
 		t.Errorf("of several processes:\n%s", got)
 	}
-	if got, _ := audited(t, several[0], one[1], opts); !strings.Contains(got, "one side has one process only") {
+	if got, _ := audited(t, several[0], one[1], opts); !strings.Contains(got, "one side has only one process") {
 		t.Errorf("of several and one:\n%s", got)
 	}
 	if got, verdict := audited(t, one[0][:1], one[1][:1], opts); verdict != audit.Undecided ||
@@ -507,7 +507,7 @@ func TestAuditInStep(t *testing.T) {
 	}
 	text, verdict := audited(t, []compare.Named{a}, []compare.Named{b},
 		&compare.AuditOptions{Options: compare.Options{N: 10, Width: 79}})
-	if verdict != audit.More || !strings.Contains(text, "only the whole can differ") ||
+	if verdict != audit.More || !strings.Contains(text, "only the total can differ") ||
 		!strings.Contains(text, "undecided") || strings.Contains(text, "slower") && strings.Contains(text, "match") {
 		t.Errorf("%v:\n%s", verdict, text)
 	}

@@ -77,7 +77,7 @@ func Where(p *pprof.Profile, what string, keep func(*pprof.Sample) (bool, error)
 		}
 	}
 	some.Comments = append(some.Comments, SamplesWhere+stored.Printable(what)+
-		"; losses and notes are those of all samples")
+		"; losses and notes cover all samples")
 	return some, nil
 }
 

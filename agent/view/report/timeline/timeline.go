@@ -156,7 +156,7 @@ func (t *timeline) write() {
 			stored.Plural(t.hidden, "thread")), t.opts.Width)
 	}
 	if t.leftOut > 0 {
-		layout.Fold(t.out, fmt.Sprintf("not recorded over time: %s, as there were too many",
+		layout.Fold(t.out, fmt.Sprintf("without a timeline: %s, because there were too many",
 			stored.Plural(t.leftOut, "thread")), t.opts.Width)
 	}
 	if !t.noRoom.IsZero() {
@@ -253,7 +253,7 @@ func (t *timeline) legend() {
 	}
 	if len(words) > 0 {
 		t.out.WriteByte('\n')
-		layout.Fold(t.out, "marks, of most of a column: "+strings.Join(words, ", ")+"; run: share of the time on a CPU",
+		layout.Fold(t.out, "marks (what fills most of a column): "+strings.Join(words, ", ")+"; run: share of the time on a CPU",
 			t.opts.Width)
 	}
 }

@@ -79,17 +79,17 @@ func TestTimeline(t *testing.T) {
   column is 333.3ms
 hidden: 1 thread, idle or unknown for 98 %
   of the time; --idle shows them
-not recorded over time: 1 thread, as there
-  were too many
+without a timeline: 1 thread, because
+  there were too many
 
 thread  run 0s             5s
 pool-1  50% ###############MMMMMMMMMMMMMMM
 pool-2  20% ........................######
 main    40%             +++++++++
 
-marks, of most of a column: # running, +
-  runnable, M monitor, . idle; run: share
-  of the time on a CPU
+marks (what fills most of a column): #
+  running, + runnable, M monitor, . idle;
+  run: share of the time on a CPU
 `
 	if got != want {
 		t.Errorf("%s\nwant\n%s", got, want)
@@ -104,7 +104,7 @@ marks, of most of a column: # running, +
 		{"idle threads", lanedFile(t, laned(7, noon)), report.ViewOptions{Width: 42, Idle: true},
 			[]string{"reaper   0% .............................."}, []string{"hidden"}},
 		{"windows", lanedFile(t, laned(7, noon), laned(7, noon.Add(10*time.Second))), report.ViewOptions{Width: 42},
-			[]string{"time, 20s: 4 threads", "1 thread, as there", "pool-1  50% ########MMMMMMM########MMMMMMM"}, nil},
+			[]string{"time, 20s: 4 threads", "without a timeline: 1 thread", "pool-1  50% ########MMMMMMM########MMMMMMM"}, nil},
 		{"a window", sinktest.WindowOf(t, lanedFile(t, laned(7, noon), laned(7, noon.Add(10*time.Second))), 2),
 			report.ViewOptions{Width: 42}, []string{"time, 10s", "pool-1  50% ###############M"}, nil},
 		{"no room", lackingRoom(t), report.ViewOptions{Width: 79},

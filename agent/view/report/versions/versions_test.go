@@ -109,7 +109,7 @@ func versionsText(t *testing.T, p *pprof.Profile, method string) string {
 func TestVersionsView(t *testing.T) {
 	p := versionProfile(t, 60, [2]float64{4, 4}, true)
 	all := versionsText(t, p, "")
-	for _, want := range []string{"#3 C2  app.Main.put", "given up again and again",
+	for _, want := range []string{"#3 C2  app.Main.put", "invalidated repeatedly",
 		"4  deopt: class_check  app.Main.put", "Recompiled at the same level"} {
 		if !strings.Contains(all, want) {
 			t.Errorf("the list has no %q:\n%s", want, all)
@@ -121,7 +121,7 @@ func TestVersionsView(t *testing.T) {
 		"#1 C1 (3), replaced by #2", "30.0–30.2", "2.0kB", "#2 inlines +app.Shape.area()I",
 		"#3 inlines -app.Shape.area()I",
 		"#2: trap class_check in app.Shape.area, 2 times", "3 samples with the method interpreted",
-		"gave up optimised code of the method 4 times",
+		"invalidated optimised code of the method 4 times",
 		"differ in warm-up and input",
 	} {
 		if !strings.Contains(one, want) {

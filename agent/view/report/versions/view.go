@@ -155,7 +155,7 @@ func (vs *Versions) write(out *bufio.Writer, p *pprof.Profile, opts *report.View
 		}
 		return fmt.Sprintf("%d  %s", m.Total, level)
 	})
-	vs.writeList(out, opts, "Optimised code given up again and again (times, last reason)", sampled,
+	vs.writeList(out, opts, "Optimised code invalidated repeatedly (times, last reason)", sampled,
 		func(m *Method) string {
 			seen, counted := m.Deoptimized()
 			if max(seen, counted) < oftenGivenUp {
@@ -241,7 +241,7 @@ func (vs *Versions) writeMethod(out *bufio.Writer, p *pprof.Profile, m *Method, 
 		}
 	}
 	if _, counted := m.Deoptimized(); counted >= 0 {
-		fmt.Fprintf(out, "the JVM gave up optimised code of the method %s since it started\n",
+		fmt.Fprintf(out, "the JVM invalidated optimised code of the method %s since it started\n",
 			stored.Plural(counted, "time"))
 	}
 	if list := vs.CompareVersions(p, m); len(list) > 0 {
@@ -253,10 +253,10 @@ func (vs *Versions) writeMethod(out *bufio.Writer, p *pprof.Profile, m *Method, 
 			"not the compiler's alone.", opts.Width)
 	}
 	out.WriteByte('\n')
-	layout.Fold(out, "from: when the JVM announced the version, ≤ when the agent first met it; until: given up "+
-		"between two looks of the agent; "+
-		"traps: counted in the version's methods from its first sample until it was given up, by other code with the "+
-		"same methods, too", opts.Width)
+	layout.Fold(out, "from: when the JVM announced the version (≤: when the agent first saw it); until: invalidated "+
+		"between two checks by the agent; "+
+		"traps: counted in the version's methods from its first sample until it was invalidated, including those of "+
+		"other code with the same methods", opts.Width)
 }
 
 // writeInlined writes what each version has inlined that the one before has not, and the other way
