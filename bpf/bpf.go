@@ -1,6 +1,24 @@
 // Package bpf is what runs in the kernel, and the records it emits. event.h and the headers that it
 // names define every record, once; the structs here are generated from them. The exported names in
 // this file carry the documentation.
+//
+// Each object NAME.bpf.c has programs that are loaded together; generate.go lists them, and what
+// bpf2go makes of them is in NAME_*_bpfel.go:
+//
+//	profile     ticks of CPU time; processes that start and end. kerneltick is the same at the kernel's own tick
+//	runtime     the scheduler's run time of threads
+//	codemap     code that HotSpot announces
+//	probe       events at uprobes: allocations, locks, pauses, exceptions, values. fault: those at perf events
+//	offcpu      waits of threads, when these go on. waiting: stacks of threads that still wait
+//	enter       acquisitions of free monitors, at hardware breakpoints
+//	listener    the call engine hotspot, at hardware breakpoints. branch, burst, usdt: the other call engines
+//	exact       every call of a VM that announces them
+//	timing      timings of invocations and loops. invocation: whole invocations of one method
+//
+// Headers are shared: walk.bpf.h is the loop over frames of all kinds, with hotspot.bpf.h, native.bpf.h,
+// interpreter.bpf.h, php.bpf.h and segment.bpf.h for one kind each; context.bpf.h and chain.bpf.h are
+// how much of a stack is recorded; sample.bpf.h and observe.bpf.h write records; scratch.bpf.h is a
+// CPU's working memory. HEADER.h, without bpf, are records and tables that Go knows, too.
 package bpf
 
 import (

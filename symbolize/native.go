@@ -1,6 +1,6 @@
-// Package symbolize turns addresses into frames: it asks the VM first, or the map that it writes
-// for perf, then the ELF file mapped there, then the kernel's symbol table. A frame without a name
-// is [unknown] in its mapping.
+// Package symbolize names addresses of native code by the symbols of ELF files, and those of the
+// kernel by its symbol table. Whom to ask for a frame, a VM or this package, is decided by
+// guest.Resolver. A frame without a name is [unknown] in its mapping.
 package symbolize
 
 import (

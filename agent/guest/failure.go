@@ -16,7 +16,7 @@ import (
 //
 // These goroutines handle processes, and recover: the pool's (proc.Catch), workers (Resolver.work),
 // and in package agent the drainer (receive), those that close a window (end), the one that looks
-// for VMs (withVM), those that set breakpoints (estimator.run, listener.Engine, monitors.Engine),
+// for VMs (withVM), those that set breakpoints (hotspot.Engine, listener.Engine, monitors.Engine),
 // and Follow. The others only count, or wait for the kernel.
 type Stage string
 

@@ -9,5 +9,6 @@
 //   - watch sets hardware breakpoints on threads for milliseconds
 //   - ring reads the records of all ring buffers in the order of their times
 //
-// Its rooms know neither a VM nor a profile. They import only the wing host.
+// Its rooms know neither a VM nor a profile: watch only reads code through vmruntime.Memory. They
+// import only the wing host.
 package probe

@@ -4,10 +4,10 @@
 // breakpoints are set on up to three of these places, and the kernel side counts hits, with the
 // object's class.
 //
-//	l, err := monitors.Open(objects, heaps, root)
+//	l, err := monitors.Open(objects, heaps, watcher)
 //	e := monitors.NewEngine(l, source, monitors.Options{Share: 0.01})
 //	...
-//	for _, a := range e.Acquisitions(guest, from, to) { … }
+//	acquisitions, summary := e.Acquisitions(identity, from, to)
 //
 // A trap takes far longer than an acquisition, so that the time without traps is poorly known if
 // there are many hits. But all places of one window are stretched alike: the ratio of their hits is

@@ -37,7 +37,9 @@ type Description struct {
 	Values []ValueType
 	Main   int      // index in Values of the value to show first
 	Leaf   []string // labels that make the innermost frame of a graph
-	Page   Page
+	// Telling says that its sum is compared when a service behaves otherwise than before.
+	Telling bool
+	Page    Page
 }
 
 // A Page is what the agent's page says of a kind.
@@ -61,18 +63,20 @@ const MaxEventValues = 3
 var descriptions = [EventKinds]Description{
 	Allocations: {
 		Name: "alloc", Help: "allocated objects", Events: "allocations", View: "allocs", Title: "Allocated bytes",
-		Values: []ValueType{{"alloc_objects", "count"}, {"alloc_space", "bytes"}},
-		Main:   1, // bytes, as memory is what runs out
-		Leaf:   []string{"class"},
+		Values:  []ValueType{{"alloc_objects", "count"}, {"alloc_space", "bytes"}},
+		Main:    1, // bytes, as memory is what runs out
+		Leaf:    []string{"class"},
+		Telling: true,
 		Page: Page{Title: "Allocations", About: "allocated objects, by class and method", Things: "allocated bytes",
 			Lack: "allocations are not recorded", Column: "Allocated", Aside: ExactAllocations,
 			Asides: "exact counts, which have no stacks"},
 	},
 	Locks: {
 		Name: "lock", Help: "waits for locks", Events: "locks", View: "locks", Title: "Delay by locks",
-		Values: []ValueType{{"acquisitions", "count"}, {"contentions", "count"}, {"delay", "nanoseconds"}},
-		Main:   2,
-		Leaf:   []string{"kind", "class"},
+		Values:  []ValueType{{"acquisitions", "count"}, {"contentions", "count"}, {"delay", "nanoseconds"}},
+		Main:    2,
+		Leaf:    []string{"kind", "class"},
+		Telling: true,
 		Page: Page{Title: "Locks", About: "who waits for locks, and for how long", Things: "delay by locks",
 			Lack: "locks are not recorded", Column: "Delay", Aside: WaitForWork, Asides: "waits for work",
 			Whole: "100 % is one thread that waits all the time. Waits for work are not included."},
@@ -87,10 +91,11 @@ var descriptions = [EventKinds]Description{
 	},
 	Pauses: {
 		Name: "safepoint", Help: "pauses of all Java threads", Events: "safepoints", View: "safepoints",
-		Title:  "Safepoint pauses",
-		Values: []ValueType{{"pauses", "count"}, {"stopped", "nanoseconds"}},
-		Main:   1, // time stopped
-		Leaf:   []string{"kind"},
+		Title:   "Safepoint pauses",
+		Values:  []ValueType{{"pauses", "count"}, {"stopped", "nanoseconds"}},
+		Main:    1, // time stopped
+		Leaf:    []string{"kind"},
+		Telling: true,
 		Page: Page{Title: "Pauses", About: "safepoint pauses and their reasons", Things: "time stopped",
 			Lack: "safepoints are not recorded", Column: "Stopped",
 			Whole: "100 % is a VM that is stopped all the time."},

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/vmprof-agent/vmprof-agent/agent/model/profile"
 	"github.com/vmprof-agent/vmprof-agent/agent/model/stored"
 	"github.com/vmprof-agent/vmprof-agent/agent/view/audit"
 	"github.com/vmprof-agent/vmprof-agent/agent/view/history"
@@ -45,8 +44,7 @@ func (a *api) ratedKinds() (list []ratedKind) {
 				}
 				return sum
 			}})
-		case ofEvents && slices.Contains([]profile.EventKind{profile.Allocations, profile.Locks, profile.Pauses},
-			event):
+		case ofEvents && event.Describe().Telling:
 			list = append(list, ratedKind{k, event.Values()[event.Main()].Unit, 1e6,
 				func(s *history.Sum) float64 { return s.Events[event] }})
 		}

@@ -88,8 +88,7 @@ func (a *api) whyKinds(asked *kind) (list []*kind) {
 	list = append(list, asked)
 	for _, k := range a.kinds() {
 		event, ofEvents := k.content.Events()
-		if k != asked && (k.content == sink.Time || ofEvents && slices.Contains([]profile.EventKind{profile.Allocations,
-			profile.Locks, profile.Pauses}, event)) {
+		if k != asked && (k.content == sink.Time || ofEvents && event.Describe().Telling) {
 			list = append(list, k)
 		}
 	}

@@ -8,7 +8,7 @@
 //	...
 //	end, err := counters.Read(vm, epoch)
 //	d := end.Since(begin)
-//	book, err := book.Learn(vm, epoch, d) // callees and names, while they exist
+//	book, err := (*counters.Book)(nil).Learn(vm, epoch, d) // callees and names, while they exist
 //	graph := book.Graph(d, symbol)
 //
 // Limits of exactness:
