@@ -65,7 +65,7 @@ func advise(_ context.Context, args []string, stdout, stderr io.Writer) error {
 	name := fs.String("for", "", "make hints for `OPTIMIZER`")
 	fs.StringVarP(&o.output, "output", "o", "", "also write the hints to `FILE`, as the optimizer reads them")
 	fs.Int64VarP(&o.pid, "pid", "p", 0, "advise about process `PID` (default: the busiest)")
-	if err := parse(fs, args); err != nil {
+	if err := parseFlags(fs, adviseUsage, args); err != nil {
 		return err
 	}
 	at := slices.Index(adviserNames(), *name)

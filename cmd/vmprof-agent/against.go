@@ -20,8 +20,8 @@ type againstFlags struct {
 }
 
 func (a *againstFlags) add(fs *pflag.FlagSet) {
-	fs.StringVar(&a.against, "against", "", "then compare with `FILE`, which was recorded before")
-	fs.StringVar(&a.per, "per", defaultPer, "against: per `UNIT` (see compare)")
+	fs.StringVar(&a.against, "against", "", "compare the result with `FILE`, an earlier recording")
+	fs.StringVar(&a.per, "per", defaultPer, "cost per `UNIT`, as in compare")
 }
 
 // check reads the earlier recording, so that what cannot be compared fails before anything is

@@ -25,14 +25,15 @@ const auditUsage = `Usage: vmprof-agent audit -p PID [-p PID2] --method M [flags
 
 Times invocations of a method while the program runs, each version of its code
 separately, and says which version is faster, by how much, and how sure that
-is. It ends with the verdict, or after -d without one. M is CLASS.METHOD, with
+is. It ends at a verdict, or undecided after -d. M is CLASS.METHOD, with
 a signature if there are several of that name: a.Cart.total(I)V; or the
 name under which a VM registered it.
 
 A process is a JVM, whose versions are compilations of the method, timed by
 hardware breakpoints; or a VM that includes vmprof.h and times versions itself
-(docs/guests.md). The versions are of one process, or of two. A method that the
-JVM inlines everywhere has no entry: audit the caller that the error names.
+(docs/guests.md). It compares versions within one process, or between two. A
+method that the JVM inlines everywhere has no entry: audit the caller that the
+error names.
 
   vmprof-agent audit -p 4711 --method com.acme.Search.find
   vmprof-agent audit -p 4711 -p 4712 --method com.acme.Search.find  # a canary
@@ -68,13 +69,13 @@ func parseAudit(args []string, stderr io.Writer) (*auditOptions, error) {
 	fs.StringVar(&o.method, "method", "", "time method `M`")
 	fs.BoolVar(&o.loops, "loops", false, "also time iterations of its loops")
 	fs.Float64Var(&o.confidence, "confidence", 0.99, "`P` of a true verdict, 0.8 to 0.9999")
-	fs.Float64Var(&o.least, "least", 1, "differences below `PERCENT` do not matter")
+	fs.Float64Var(&o.least, "least", 1, "ignore differences below `PERCENT`")
 	fs.Float64Var(&o.precision, "precision", 0, "go on until the interval is ± `PERCENT` or less")
 	fs.VarP(seconds{&o.duration}, "duration", "d", "end without a verdict after `TIME`")
 	fs.TextVar(&o.breakpoints, "breakpoints", attach.BreakpointsAuto, "breakpoints `WHEN`: auto, always, never")
 	fs.StringVar(&o.socket, "guest-socket", engines.DefaultGuestSocket, "socket `PATH`")
 	o.logging.add(fs, "log connections")
-	if err := parse(fs, args); err != nil {
+	if err := parseFlags(fs, auditUsage, args); err != nil {
 		return nil, err
 	}
 	switch {

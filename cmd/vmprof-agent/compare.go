@@ -38,7 +38,7 @@ from one run to the next.
   vmprof-agent compare --per=calls:Search.find A B     # per call of a method
   vmprof-agent compare a1 a2 a3 -- b1 b2 b3            # three processes a side
   vmprof-agent compare before/ -- after/               # files in directories
-  vmprof-agent compare http://old:7171 http://new:7171 # recorded now
+  vmprof-agent compare http://old:9464 http://new:9464 # recorded now
   vmprof-agent compare unix:/run/a.sock unix:/run/b.sock  # at Unix sockets
   vmprof-agent compare --until=decided URL URL         # or until it is sure
   vmprof-agent compare --by=total A.pb.gz B.pb.gz      # methods with callees
@@ -96,8 +96,8 @@ func parseCompare(args []string, stderr io.Writer) (*compareOptions, error) {
 	fs.Float64Var(&o.opts.Alpha, "alpha", o.opts.Alpha, "probability `P` of a false verdict")
 	fs.Float64Var(&o.opts.Least, "least", o.opts.Least, "ignore differences below `PERCENT`")
 	fs.VarP(seconds{&o.duration}, "duration", "d", "record URLs for `TIME`")
-	until := fs.String("until", "", "record URLs until `WHEN`: decided; at most -d")
-	by := fs.String("by", compare.ByMethod.String(), "compare by `KEY`; the others are above")
+	until := fs.String("until", "", "stop recording URLs early: `WHEN` is decided")
+	by := fs.String("by", compare.ByMethod.String(), "compare by `KEY`: see above")
 	fs.StringVar(&o.opts.SampleType, "sample-type", "", "compare `TYPE`, such as calls (default: common to both)")
 	fs.StringVar(&o.opts.Engine, "engine", "", "compare the calls of `ENGINE` (default: the only one)")
 	fs.BoolVar(&o.opts.IgnoreSites, "ignore-sites", false, "edges: merge all call sites between two methods")
@@ -106,7 +106,7 @@ func parseCompare(args []string, stderr io.Writer) (*compareOptions, error) {
 	fs.IntVarP(&o.opts.N, "number", "n", o.opts.N, "show `N` differences or pairs; 0 for all")
 	fs.IntVar(&o.opts.Width, "width", o.opts.Width, "limit lines to `N` columns; 0 for no limit")
 	o.past.add(fs)
-	if err := parse(fs, args); err != nil {
+	if err := parseFlags(fs, compareUsage, args); err != nil {
 		return nil, err
 	}
 	var err error
@@ -171,7 +171,7 @@ func parseCompare(args []string, stderr io.Writer) (*compareOptions, error) {
 	case urls > 0 && (urls != 2 || o.files() != 2):
 		return nil, usageError("name one URL a side, and nothing else")
 	case fs.Changed("until") && !o.until:
-		return nil, usageError("--until can only be decided")
+		return nil, usageError("--until has one value: --until=decided")
 	case o.output != "" && (urls > 0 || o.files() == 1 && !fs.Changed("windows")):
 		return nil, usageError("-o needs files on both sides, or --windows=N,M of one")
 	case (o.until || fs.Changed("duration")) && urls == 0:

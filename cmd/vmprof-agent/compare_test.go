@@ -148,7 +148,7 @@ func TestCompareErrors(t *testing.T) {
 		{[]string{"--alpha=0", timed, timed}, "--alpha needs", true},
 		{[]string{"--least=0", timed, timed}, "--least needs", true},
 		{[]string{"--until=decided", timed, timed}, "for URLs of serve", true},
-		{[]string{"--until=now", "http://a", "http://b"}, "--until can only be decided", true},
+		{[]string{"--until=now", "http://a", "http://b"}, "--until has one value", true},
 		{[]string{"-d", "5", "http://a", "http://b"}, "-d needs at least 20 s", true},
 		{[]string{"http://a", timed}, "name one URL a side", true},
 		{[]string{t.TempDir(), timed}, "has no recordings", false},

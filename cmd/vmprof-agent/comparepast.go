@@ -124,8 +124,8 @@ func (o *compareOptions) comparePast(ctx context.Context, stdout io.Writer) (a, 
 	p := &o.past
 	var counts [2]int
 	if a, counts[0], err = p.read(ctx, p.earlier); errors.Is(err, history.ErrNone) {
-		return a, b, fmt.Errorf("%w; choose another time with --against, and keep more with serve --history=48h "+
-			"(default 24h)", err)
+		return a, b, fmt.Errorf("%w; choose another time with --baseline, or keep more with "+
+			"serve --history=96h (default 48h)", err)
 	} else if err != nil {
 		return a, b, err
 	}

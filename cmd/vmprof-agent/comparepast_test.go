@@ -137,7 +137,7 @@ func TestComparePastErrors(t *testing.T) {
 		from + "--baseline=30s --baseline-to=2027-01-01T10:00": "overlap",
 		from + "--by=total":     "a verdict needs 20 windows a side, and the history has 4 of A and 4 of B",
 		from + "--service=none": "no service none",
-		from + "--baseline=2h":  "keep more with serve --history=48h",
+		from + "--baseline=2h":  "keep more with serve --history=96h",
 		from + "-e lock":        "nothing to compare",
 	} {
 		var stderr bytes.Buffer

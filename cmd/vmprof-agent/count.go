@@ -27,7 +27,7 @@ type countFlags struct {
 }
 
 func (c *countFlags) add(fs *pflag.FlagSet) {
-	fs.StringVar(&c.text, "count", "", "count calls of `METHOD`, unless inlined: --per=calls:METHOD")
+	fs.StringVar(&c.text, "count", "", "count calls of `METHOD`, for --per=calls:METHOD")
 }
 
 // counted reports whether calls of --count go into the file of a part: one of time.

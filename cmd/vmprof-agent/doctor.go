@@ -48,7 +48,7 @@ func doctorVerb(ctx context.Context, args []string, stdout, stderr io.Writer) er
 	fs := newFlags("doctor", doctorUsage, stderr)
 	asJSON := fs.Bool("json", false, "print the report as JSON, which has each JVM")
 	all := fs.Bool("all", false, "print a line for each JVM")
-	if err := parse(fs, args); err != nil {
+	if err := parseFlags(fs, doctorUsage, args); err != nil {
 		return err
 	}
 	if fs.NArg() > 0 {

@@ -92,9 +92,7 @@ func definitions() (all []*definition) {
 
 // parseFlags parses the arguments of a verb. It returns pflag.ErrHelp once it has printed the help.
 func parseFlags(fs *pflag.FlagSet, usage string, args []string) error {
-	if !hasAdvanced(fs) {
-		return parse(fs, args)
-	}
+
 	all := fs.Bool(helpAll, false, "also show the advanced flags")
 	fs.Lookup(helpAll).Hidden = true // the last line of the help names it
 	if err := parse(fs, args); err != nil {

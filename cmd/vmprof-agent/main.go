@@ -9,6 +9,7 @@ import (
 	"math"
 	"os"
 	"os/signal"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -64,12 +65,12 @@ func verbs() []verb {
 		{"top", "show live, in the terminal, where CPU time goes", "", topVerb},
 		{"serve", "profile until stopped; serve metrics, profiles and pages", "", serve},
 		{"report", "show the hot methods, call tree, calls or events of a file", "", showReport},
-		{"compare", "show the overlap and the differences of two profiles", "", compareVerb},
+		{"compare", "say whether B is slower than A, and what differs", "", compareVerb},
 		{"doctor", "check whether this machine can be profiled; print remedies", "", doctorVerb},
 		{"audit", "time versions of a method; say which one is faster", "Expert", auditVerb},
-		{"advise", "make hints for an optimizer from a file, with evidence", "", advise},
+		{"advise", "turn a profile into hints for the JVM or Go compiler", "", advise},
 		{"probes", "list the USDT probes of a process", "", probes},
-		{"completion", "print the completion of a shell: bash, zsh or fish", "Other", completion},
+		{"completion", "print the completion script for bash, zsh or fish", "Other", completion},
 		{"version", "print the version", "", printVersion},
 		{"help", "show this help, or the help of a command: help record", "", help},
 		{gateVerb, "", "", become},
@@ -130,7 +131,7 @@ func choose(args []string) (verb, []string, error) {
 
 // help prints the verbs, or the help of the verb that it is given.
 func help(ctx context.Context, args []string, stdout, _ io.Writer) error {
-	if len(args) > 0 && args[0] != "help" {
+	if len(args) > 0 && !slices.Contains([]string{"help", "-h", "--help"}, args[0]) {
 		v, rest, err := choose(args)
 		switch {
 		case err != nil:

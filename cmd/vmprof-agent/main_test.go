@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"io"
 	"strings"
 	"testing"
 
@@ -107,5 +108,19 @@ func TestDoctor(t *testing.T) {
 	}
 	if !strings.Contains(text.String(), verdict) || stderr.Len() > 0 {
 		t.Errorf("does not say %q:\n%s%s", verdict, &text, &stderr)
+	}
+}
+
+// Asking help for help shows the commands.
+func TestHelpOfHelp(t *testing.T) {
+	var want strings.Builder
+	if err := help(t.Context(), nil, &want, io.Discard); err != nil {
+		t.Fatal(err)
+	}
+	for _, arg := range []string{"help", "-h", "--help"} {
+		var got strings.Builder
+		if err := help(t.Context(), []string{arg}, &got, io.Discard); err != nil || got.String() != want.String() {
+			t.Errorf("help %s: %v, %q", arg, err, got.String())
+		}
 	}
 }

@@ -225,7 +225,7 @@ func sampled(p *profile.Profile) (n uint64) {
 func (p *pastFlags) explain(err error) error {
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return fmt.Errorf("%w: start serve with --history-dir=DIR, and report with the same", err)
+		return fmt.Errorf("%w: pass the same --history-dir that serve runs with", err)
 	case errors.Is(err, fs.ErrPermission):
 		return fmt.Errorf("%w: only root and the agent's user can read it; use sudo", err)
 	}

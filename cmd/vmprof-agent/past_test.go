@@ -123,7 +123,7 @@ func TestPastErrors(t *testing.T) {
 		{"report --from=03:10 --view=timeline", "does not keep what threads did", true},
 		{"report --from=03:10 --view=slow", "does not keep slow calls", true},
 		{"report --from=03:10 --nth=2", "is for files", true},
-		{"report --from=03:10 --history-dir=/nonexistent/x", "serve with --history-dir", false},
+		{"report --from=03:10 --history-dir=/nonexistent/x", "--history-dir that serve runs with", false},
 		{"report --from=03:10 --history-dir=" + empty, "it is empty", false},
 	} {
 		var stderr bytes.Buffer

@@ -31,10 +31,13 @@ of a probe or of a file.
   vmprof-agent probes -p PID gc__             # probes with gc__ in the name
   vmprof-agent probes -p PID libjvm.so        # probes of one file
 
+The instruction at a probe determines its cost:
+
   nop       a hit costs about half a microsecond
-  nop5      the same on Linux 6.16 and later; ten microseconds and more before.
-            Linux 6.18 and later: refused in functions that call nothing
-  stepped   a hit costs ten microseconds and more: only for rare events
+  nop5      the same on Linux 6.16 and later, as stepped before. Kernels that
+            replace it by a call (6.18 on): refused unless it is proved safe
+  stepped   a hit costs 2.5 to 10 microseconds, sometimes 70: only for rare
+            events
   semaphore the program sees an attached probe, and may do more work
 
 To record the values at one of these probes, or at the entry of a function:
@@ -56,7 +59,7 @@ var listed = attach.MappedLimits{Files: 1024, Size: 2 << 30}
 func probes(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	fs := newFlags("probes", probesUsage, stderr)
 	pid := fs.IntP("pid", "p", 0, "list the probes of process `PID`")
-	if err := parse(fs, args); err != nil {
+	if err := parseFlags(fs, probesUsage, args); err != nil {
 		return err
 	}
 	switch {

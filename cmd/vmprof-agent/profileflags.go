@@ -201,7 +201,7 @@ func eventNames() []string {
 func (e *eventFlags) add(fs *pflag.FlagSet) {
 	fs.StringSliceVarP(&e.names, "event", "e", []string{"cpu"}, "`EVENT`s to record, comma-separated")
 	e.callFlags.add(fs)
-	fs.StringVar(&e.budget, "budget", "1%", "limit CPU `SHARE` of events, calls")
+	fs.StringVar(&e.budget, "budget", "1%", "limit events, calls to CPU `SHARE`")
 	fs.StringArrayVar(&e.probes, "probe", nil, "read values at `SPEC`: see help probes")
 	fs.BoolVar(&e.events.Wakers, "wakers", false, "offcpu, wall: record who ended each wait")
 	fs.BoolVar(&e.events.MonitorEnters, "monitor-enters", false,

@@ -21,7 +21,7 @@ Profiles running processes, or COMMAND and its children, and writes a file.
 A name selects only processes that already run.
 Without -p and COMMAND it profiles the whole machine. Ctrl-C ends the recording
 early, writes the file and ends COMMAND. After -d, COMMAND keeps running. The
-summary is on stdout, with COMMAND on stderr.
+summary goes to stdout or, with COMMAND, to stderr.
 
   vmprof-agent record -p 4711                   # one JVM, 30 s, to vmprof.pb.gz
   vmprof-agent record -p shop                   # by unit, jar or main class
@@ -83,7 +83,7 @@ func parseRecord(args []string, stderr io.Writer) (*recordOptions, error) {
 	var o recordOptions
 	fs := newFlags("record", recordUsage, stderr)
 	o.targets.add(fs, "profile process `PID` (or name, pattern) and new children")
-	fs.VarP(seconds{&o.duration}, "duration", "d", "stop after `TIME`: 10, 10s, 5m (default 30s, or COMMAND's)")
+	fs.VarP(seconds{&o.duration}, "duration", "d", "stop after `TIME`: 10, 5m (default 30s, or COMMAND's end)")
 	o.add(fs)
 	fs.StringArrayVarP(&o.output, "output", "o", nil, "write `FILE`s; - for stdout (default "+defaultOutput+")")
 	fs.IntVarP(&o.frequency, "frequency", "F", agent.DefaultFrequency, "take `HZ` samples per second of CPU time")

@@ -27,7 +27,7 @@ var reportUsage = `Usage: vmprof-agent report [flags] [METHOD] FILE
 Shows a stored pprof profile. FILE is one of:
   a file that record wrote
   a directory of such files of one kind, which are added up
-  the address of a serve, which then records 10 s
+  the address of a running serve, which then records 10 s
 With --from, shows what serve recorded then, if it runs with --history-dir.
 METHOD is a name as other views show it.
 VIEW is one of:
@@ -36,7 +36,7 @@ VIEW is one of:
   threads   groups of threads, such as http-nio-8080-exec-*, and their threads
   tree      the calling context tree: samples in each context (s:), in it and
             below it (d:), and entries (e:) if they were recorded
-  contexts  how certain the contexts are
+  contexts  how reliable the calling contexts are
   edges     the hot edges of recorded calls, and the targets of virtual calls
   versions  what the JVM compiled of each method, and why it gave code up;
             with METHOD, the history of that method
@@ -93,7 +93,7 @@ var reportViews = func() map[string]func(io.Writer, *pprof.Profile, *report.View
 
 // viewNames lists them for people.
 func viewNames() string {
-	return "methods, threads, tree, contexts, edges, layers, versions, timeline, slow; of events " +
+	return "methods, threads, tree, contexts, edges, layers, versions, timeline, slow; or, for events, " +
 		strings.Join(eventViewNames(), ", ")
 }
 
@@ -140,7 +140,7 @@ func parseReport(args []string, stderr io.Writer) (*reportOptions, error) {
 	o.past.add(fs)
 	fs.StringVarP(&o.output, "output", "o", "", "write `FILE` instead: .html or .json (speedscope)")
 	app := fs.StringArray("app", nil, "layers: `PREFIX` of the application (default: non-JDK)")
-	if err := parse(fs, args); err != nil {
+	if err := parseFlags(fs, reportUsage, args); err != nil {
 		return nil, err
 	}
 	o.opts.SumVM = !*vmThreads

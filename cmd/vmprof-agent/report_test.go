@@ -255,7 +255,7 @@ func TestReportErrors(t *testing.T) {
 		{nil, "name one file"},
 		{[]string{path, path}, "name one file"},
 		{[]string{"--view=flame", path},
-			`unknown view "flame": choose methods, threads, tree, contexts, edges, layers, versions, timeline, slow; of events allocs, locks, values, safepoints, faults, cpi, offcpu, wall, barriers, exceptions`},
+			`unknown view "flame": choose methods, threads, tree, contexts, edges, layers, versions, timeline, slow; or, for events, allocs, locks, values, safepoints, faults, cpi, offcpu, wall, barriers, exceptions`},
 		{[]string{"--view=contexts", path}, "record one with vmprof-agent record --context=chain"},
 		{[]string{"--nth=1", path}, "the profile has no windows: record some with vmprof-agent record --window=10s"},
 		{[]string{"--nth=0", path}, "--nth needs the number of a window"},

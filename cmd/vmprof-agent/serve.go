@@ -58,7 +58,7 @@ Profiles until it is stopped, and serves over HTTP:
   vmprof-agent serve --window-exec=/usr/local/libexec/new-hot-path
   go tool pprof -http=: 'http://127.0.0.1:9464/profiles/cpu?seconds=10'
   vmprof-agent serve --web.listen-address=:9464 --web.config.file=web.yml
-  vmprof-agent serve --listen unix:/run/vmprof.sock --web.socket-group=sre
+  vmprof-agent serve --web.listen-address=unix:/run/vmprof.sock
 
 Profiles show what a machine runs. An address that others can reach needs a
 --web.config.file with TLS or passwords, in the format of Prometheus' exporters.

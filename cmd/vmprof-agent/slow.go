@@ -24,7 +24,7 @@ type slowFlags struct {
 }
 
 func (f *slowFlags) add(fs *pflag.FlagSet) {
-	fs.StringVar(&f.text, "slow", "", "keep slow calls of `METHOD`, if it is not inlined")
+	fs.StringVar(&f.text, "slow", "", "wall: keep the slowest calls of `METHOD`")
 }
 
 // check fails where calls cannot be followed, given what else is recorded.

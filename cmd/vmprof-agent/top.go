@@ -68,7 +68,7 @@ func parseTop(args []string, stderr io.Writer) (*topOptions, error) {
 	fs.VarP(seconds{&o.interval}, "interval", "i", "refresh every `TIME`")
 	fs.IntVarP(&o.frequency, "frequency", "F", agent.DefaultFrequency, "take `HZ` samples per second of CPU time")
 	fs.TextVar(&o.clock, "clock", attach.AutoClock, "sample by `CLOCK`: tick, cpu-clock")
-	fs.StringVar(&o.budget, "budget", "1%", "limit CPU `SHARE` of recorded events")
+	fs.StringVar(&o.budget, "budget", "1%", "limit recorded events to CPU `SHARE`")
 	if err := parseFlags(fs, topUsage, args); err != nil {
 		return nil, err
 	}

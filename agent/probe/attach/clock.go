@@ -1,7 +1,7 @@
 package attach
 
 import (
-	"fmt"
+	"errors"
 	"slices"
 )
 
@@ -21,7 +21,7 @@ func Clocks() []Clock { return []Clock{AutoClock, TickClock, CPUClock} }
 // UnmarshalText takes one of Clocks.
 func (c *Clock) UnmarshalText(text []byte) error {
 	if !slices.Contains(Clocks(), Clock(text)) {
-		return fmt.Errorf("choose one of %v", Clocks())
+		return errors.New("choose auto, tick or cpu-clock")
 	}
 	*c = Clock(text)
 	return nil
