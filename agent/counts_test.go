@@ -25,7 +25,7 @@ func TestRoomNotes(t *testing.T) {
 	a.refused.Store(100)
 	got := a.roomNotes(&before, &after)
 	want := []string{"112 processes are not sampled: at most 8192", "5 records of compilations",
-		"7 events are not recorded: more than 16384 threads", "3 times the table of 16384 Java threads",
+		"7 events are not recorded: more than 16384 threads", "3 times the table of Java threads by id was full (limit 16384;",
 		"2 ends of Java threads were lost", "9 allocations and waits"}
 	if len(got) != len(want) {
 		t.Fatalf("%d notes, want %d: %q", len(got), len(want), got)
