@@ -383,11 +383,12 @@ func (vs *versions) refresh(reader vmruntime.VersionReader) error {
 	for i, v := range list {
 		codes[i] = v.Compilation
 	}
+	before := proc.Monotonic() // in use until then at least
 	states, err := reader.States(codes)
 	if err != nil {
 		return err
 	}
-	now := proc.Monotonic()
+	after := proc.Monotonic()
 	if err := vs.countTraps(reader); err != nil { // after the states: what was given up by then had its traps before
 		return err
 	}
@@ -403,11 +404,11 @@ func (vs *versions) refresh(reader vmruntime.VersionReader) error {
 			switch states[i] {
 			case vmruntime.CodeUnknown:
 			case vmruntime.CodeInUse:
-				v.State, v.InUse, v.Until = vmruntime.CodeInUse, now, 0
+				v.State, v.InUse, v.Until = vmruntime.CodeInUse, before, 0
 			default:
 				v.State = states[i]
 				if v.Until == 0 {
-					v.Until = now
+					v.Until = after
 				}
 			}
 		}
