@@ -89,7 +89,8 @@ func (r callReader) objects(list []*counting) error {
 		for i, m := range read {
 			object, ok := objects.Bytes(2 * i)
 			size := s.Header() + s.DataSize.Read(object)
-			if !ok || s.Owner.Read(object) != m.method || size > calldata.MaxMethodData || size%calldata.EntryCell != 0 {
+			if !ok || s.Owner.Read(object) != m.method || size > calldata.MaxMethodData ||
+				size%calldata.EntryCell != 0 {
 				m.object, m.data, m.dataSize = nil, 0, 0
 				continue
 			}

@@ -25,7 +25,8 @@ func (p *Process) Flow(method uint64) (*vmruntime.MethodFlow, error) {
 		return nil, fmt.Errorf("bytecode of the method at %#x: %w", method, vmruntime.ErrUnknown)
 	}
 	layout := r.methodReader.schema
-	code, err := p.memory.Bytes(reads[0].constMethod+layout.constMethodSize, layout.codeSize.Read(reads[0].header)&0xffff)
+	size := layout.codeSize.Read(reads[0].header) & 0xffff
+	code, err := p.memory.Bytes(reads[0].constMethod+layout.constMethodSize, size)
 	if err != nil {
 		return nil, fmt.Errorf("bytecode of the method at %#x: %w", method, err)
 	}

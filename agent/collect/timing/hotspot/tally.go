@@ -19,8 +19,8 @@ type tally struct {
 
 	looks    int
 	rate     float64       // calls a second of the last look
-	hits     float64       // of all looks
-	observed time.Duration // time of all looks
+	hits     float64       // sum over all looks
+	observed time.Duration // sum over all looks
 	spread   float64       // variance of the rate from look to look
 	squares  float64       // sum of the squared differences between one look and the next
 }

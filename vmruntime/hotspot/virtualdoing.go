@@ -1,0 +1,125 @@
+package hotspot
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/vmprof-agent/vmprof-agent/vmruntime"
+	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot/vmstructs"
+)
+
+// Collections implements vmruntime.VirtualLister.
+func (p *Process) Collections() (uint64, error) {
+	s := &p.schema.object.heap
+	if !s.Collections.Known || !s.Collecting.Known {
+		return 0, nil
+	}
+	heap, err := p.memory.Word(s.Heap)
+	if err != nil {
+		return 0, err
+	}
+	words, err := p.words([]uint64{s.Collections.At(heap)}, uint64(s.Collections.Width))
+	if err != nil {
+		return 0, err
+	}
+	active, err := p.words([]uint64{s.Collecting.At(heap)}, uint64(s.Collecting.Width))
+	if err == nil && active[0] != 0 {
+		err = vmruntime.ErrMoved
+	}
+	return words[0], err
+}
+
+// DescribeVirtual implements vmruntime.VirtualLister.
+func (p *Process) DescribeVirtual(
+	words []vmruntime.VirtualWords, collections uint64,
+) ([]vmruntime.VirtualDoing, error) {
+	all, err := p.describeVirtual(words)
+	if err != nil {
+		return nil, err
+	}
+	now, err := p.Collections()
+	if err == nil && now != collections {
+		err = vmruntime.ErrMoved
+	}
+	if err != nil {
+		return nil, fmt.Errorf("what virtual threads wait for: %w", err)
+	}
+	return all, nil
+}
+
+func (p *Process) describeVirtual(words []vmruntime.VirtualWords) ([]vmruntime.VirtualDoing, error) {
+	if p.virtualList == nil {
+		return nil, errors.New("virtual threads were not listed")
+	}
+	l, err := p.virtualList()
+	if err != nil {
+		return nil, err
+	}
+	epoch := p.currentEpoch()
+	all, blockers := make([]vmruntime.VirtualDoing, len(words)), make([]uint64, len(words))
+	monitors, err := p.waitedMonitors(words)
+	if err != nil {
+		return nil, fmt.Errorf("what virtual threads wait for: %w", err)
+	}
+	for i, w := range words {
+		switch all[i].State = l.states[uint64(w.State)&^suspendedState]; all[i].State {
+		case vmruntime.VirtualParked:
+			blockers[i] = p.referent(w.Blocker)
+		case vmruntime.VirtualBlocked:
+			blockers[i] = monitors[i]
+		}
+	}
+	classes, err := p.classes(blockers, epoch)
+	if err != nil {
+		return nil, fmt.Errorf("what virtual threads wait for: %w", err)
+	}
+	owners, err := p.references(fieldsOf(blockers, classes, func(f Field) bool {
+		return f.Class == classOwnable &&
+			f.Name == "exclusiveOwnerThread"
+	}))
+	if err != nil {
+		return nil, fmt.Errorf("owners of locks: %w", err)
+	}
+	ownerClasses, err := p.classes(owners, epoch)
+	if err != nil {
+		return nil, fmt.Errorf("owners of locks: %w", err)
+	}
+	ids, err := p.words(fieldsOf(owners, ownerClasses, func(f Field) bool {
+		return f.Class == classThread &&
+			f.Name == "tid"
+	}), vmstructs.WordSize)
+	if err != nil {
+		return nil, fmt.Errorf("owners of locks: %w", err)
+	}
+	for i, class := range classes {
+		if class != nil {
+			all[i].Class, all[i].Owner = class.Name, ids[i]
+		}
+	}
+	return all, nil
+}
+
+// waiterMonitor is where an ObjectWaiter of JDK 24 and later has its ObjectMonitor
+// (src/hotspot/share/runtime/objectMonitor.hpp): behind two links and two words for the thread.
+const waiterMonitor = 4 * vmstructs.WordSize
+
+// waitedMonitors returns the objects of the monitors that threads wait for, 0 for others.
+func (p *Process) waitedMonitors(words []vmruntime.VirtualWords) ([]uint64, error) {
+	l := &p.layout.Objects
+	at := make([]uint64, len(words))
+	for i, w := range words {
+		if w.Waiter != 0 {
+			at[i] = w.Waiter + waiterMonitor
+		}
+	}
+	monitors, err := p.words(at, vmstructs.WordSize)
+	if err != nil {
+		return nil, err
+	}
+	for i, monitor := range monitors {
+		if monitor != 0 {
+			monitors[i] = monitor + uint64(l.MonitorObject)
+		}
+	}
+	return p.nativeReferents(monitors, l.MonitorObjectIsHandle)
+}
