@@ -18,7 +18,8 @@
 // Headers are shared: walk.bpf.h is the loop over frames of all kinds, with hotspot.bpf.h, native.bpf.h,
 // interpreter.bpf.h, php.bpf.h and segment.bpf.h for one kind each; context.bpf.h and chain.bpf.h are
 // how much of a stack is recorded; sample.bpf.h and observe.bpf.h write records; scratch.bpf.h is a
-// CPU's working memory. HEADER.h, without bpf, are records and tables that Go knows, too.
+// CPU's working memory. Headers without .bpf in their names define records and tables that Go also
+// uses.
 package bpf
 
 import (

@@ -24,5 +24,5 @@ func TestKernelExceptions(t *testing.T) {
 	}
 	q.rate(t, p, 0)
 	p.hit(arguments{env, handle})
-	q.none(t, "not to be told")
+	q.none(t, "an exception at rate 0")
 }

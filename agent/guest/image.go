@@ -54,11 +54,8 @@ func (rs *Resolver) Open(p *Process, m *proc.Mapping) (MappedFile, error) {
 		}
 		return MappedFile{f, key}, nil
 	})
-	if file := (fileID{m.Dev, m.Inode}); !proc.Refused(err) {
+	if !proc.Refused(err) || p.work.refuse(fileID{m.Dev, m.Inode}) {
 		rs.reads.count(err)
-	} else if !p.work.refused[file] {
-		rs.reads.count(err)
-		p.work.refuse(file)
 	}
 	return opened, err
 }

@@ -45,8 +45,8 @@ func (c *readCounts) count(err error) {
 	case err == nil, errors.Is(err, vmruntime.ErrStale), errors.Is(err, vmruntime.ErrUnknown):
 		c.reads++
 		return
-	case errors.Is(err, vmruntime.ErrMalformed), errors.Is(err, elffile.ErrMalformed), errors.Is(err, elffile.ErrNotELF),
-		errors.Is(err, elffile.ErrUnsupported):
+	case errors.Is(err, vmruntime.ErrMalformed), errors.Is(err, elffile.ErrMalformed),
+		errors.Is(err, elffile.ErrNotELF), errors.Is(err, elffile.ErrUnsupported):
 		err = proc.ErrMalformed
 	case errors.Is(err, elffile.ErrTooLarge):
 		err = proc.ErrTooLarge

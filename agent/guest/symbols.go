@@ -267,12 +267,15 @@ type fileID struct{ dev, inode uint64 }
 // maxRefused bounds the files of a process that are known to be refused.
 const maxRefused = 1024
 
-// refuse notes that a file is refused. A process that maps very many of them is counted anew.
-func (w *workerState) refuse(file fileID) {
+// refuse notes that a file is refused, and reports whether that is new. A process that maps very
+// many of them is counted anew.
+func (w *workerState) refuse(file fileID) (first bool) {
 	if w.refused == nil || len(w.refused) >= maxRefused {
 		w.refused = map[fileID]bool{}
 	}
+	first = !w.refused[file]
 	w.refused[file] = true
+	return first
 }
 
 // openObject returns the symbols of the file behind m, a mapping of pid, which must still run

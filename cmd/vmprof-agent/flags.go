@@ -121,7 +121,7 @@ func parse(fs *pflag.FlagSet, args []string) error {
 	return err
 }
 
-// renamed makes flags known by their former names, too, which the help does not show.
+// renamed accepts flags under their former names as well, which the help does not show.
 func renamed(fs *pflag.FlagSet, now map[string]string) {
 	fs.SetNormalizeFunc(func(_ *pflag.FlagSet, name string) pflag.NormalizedName {
 		return pflag.NormalizedName(cmp.Or(now[name], name))

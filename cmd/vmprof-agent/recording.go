@@ -195,8 +195,7 @@ func (r *recording) run(ctx context.Context) error {
 
 // finish writes the files and says what was recorded. A full disk takes files, but not the summary.
 func (r *recording) finish(ctx context.Context) error {
-	// All names are in the profile. Without what they were made of there is room for what is made
-	// of them.
+	// All names are in the profile, so that the agent's own tables can make room for the files.
 	r.agent.Close()
 	r.agent = nil
 	runtime.GC()

@@ -23,8 +23,8 @@ import (
 
 // lockWaits are waits for locks that have not ended. The kernel side records a wait when it ends,
 // and knows which have begun; a window that ends before has the part until then, with the thread's
-// stack, which is read from outside. Of waits that had begun before the probes came, the VM's list
-// of threads says so, and the kernel side is notified: from then on they are as others.
+// stack, which is read from outside. The VM's list of threads has waits that had begun before the
+// probes came: the kernel side is told of them, and follows them like any other wait.
 type lockWaits struct {
 	services *source.Services
 	stacks   *waitStacks

@@ -233,8 +233,9 @@ func describe(o *bpf.Observation, e *fold.Event, className func([]byte) string) 
 }
 
 // exceptionBasis says which exceptions there are no records of.
-const exceptionBasis = "exceptions without a stack trace are not counted: those of classes that refuse one, and those " +
-	"that the JVM made in advance, for code that throws the same one again and again (-XX:-OmitStackTraceInFastThrow)"
+const exceptionBasis = "exceptions without a stack trace are not counted: those of classes that refuse one, and " +
+	"those that the JVM made in advance, for code that throws the same one again and again " +
+	"(-XX:-OmitStackTraceInFastThrow)"
 
 // lockWait labels the event of a wait for an object of that class: block for a monitor, park for
 // what may be no lock.

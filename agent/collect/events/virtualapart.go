@@ -54,7 +54,11 @@ func (e *Source) lookApart() apartThreads {
 
 // waitingApart draws virtual threads, and returns what those stand for that wait without a carrier.
 func waitingApart(l vmruntime.VirtualLister) (weights []float64, err error) {
-	threads, _, err := drawVirtual(l, mostSurveyed)
+	var threads []drawnVirtual
+	err = untilUnmoved(func() error {
+		threads, _, err = drawVirtual(l, mostSurveyed)
+		return err
+	})
 	for i := range threads {
 		if t := &threads[i]; !t.OnCarrier && t.VirtualDoing.State != vmruntime.VirtualRuns {
 			weights = append(weights, t.Weight)

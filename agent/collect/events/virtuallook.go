@@ -53,26 +53,27 @@ type drawnVirtual struct {
 	vmruntime.VirtualDoing
 }
 
-// virtualTries is how often virtual threads are read again that a collection has moved meanwhile.
+// virtualTries is how often virtual threads are read if the collector keeps moving them.
 const virtualTries = 3
 
-// drawVirtual draws about most of a process's virtual threads. collections is how many had begun.
-func drawVirtual(l vmruntime.VirtualLister, most int) (threads []drawnVirtual, collections uint64, err error) {
+// untilUnmoved calls read until no collection has begun meanwhile, virtualTries times at most.
+func untilUnmoved(read func() error) (err error) {
 	for range virtualTries {
-		if collections, err = l.Collections(); err == nil {
-			threads, err = drawVirtualOnce(l, most, collections)
-		}
-		if !errors.Is(err, vmruntime.ErrMoved) {
+		if err = read(); !errors.Is(err, vmruntime.ErrMoved) {
 			break
 		}
 	}
-	return threads, collections, err
+	return err
 }
 
-func drawVirtualOnce(l vmruntime.VirtualLister, most int, collections uint64) ([]drawnVirtual, error) {
+// drawVirtual draws about most of a process's virtual threads. collections is how many had begun.
+func drawVirtual(l vmruntime.VirtualLister, most int) (threads []drawnVirtual, collections uint64, err error) {
+	if collections, err = l.Collections(); err != nil {
+		return nil, 0, err
+	}
 	list, err := l.VirtualThreads(most, rand.IntN)
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	words := make([]vmruntime.VirtualWords, len(list))
 	for i := range list {
@@ -80,28 +81,26 @@ func drawVirtualOnce(l vmruntime.VirtualLister, most int, collections uint64) ([
 	}
 	doing, err := l.DescribeVirtual(words, collections)
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
-	threads := make([]drawnVirtual, len(list))
 	for i := range list {
-		threads[i] = drawnVirtual{list[i], doing[i]}
+		threads = append(threads, drawnVirtual{list[i], doing[i]})
 	}
-	return threads, nil
+	return threads, collections, nil
 }
 
 // virtualWaiting draws about most of the process's virtual threads, and returns those that wait for
 // an object. It reads the stacks of up to so many of them: these stand for the others that wait for
 // objects of the same class.
 func (e *Source) virtualWaiting(ctx context.Context, p *guest.Process, most, stacks int) (look virtualLook, err error) {
-	for range virtualTries {
-		if look, err = e.virtualWaitingOnce(ctx, p, most, stacks); !errors.Is(err, vmruntime.ErrMoved) {
-			break
-		}
-	}
+	err = untilUnmoved(func() error {
+		look, err = e.readVirtualWaiting(ctx, p, most, stacks)
+		return err
+	})
 	return look, err
 }
 
-func (e *Source) virtualWaitingOnce(
+func (e *Source) readVirtualWaiting(
 	ctx context.Context, p *guest.Process, most, stacks int,
 ) (look virtualLook, err error) {
 	var collections uint64
@@ -152,7 +151,7 @@ func (e *Source) virtualWaitingOnce(
 	if err != nil {
 		return look, err
 	}
-	for i := range seen { // a thread may have gone on meanwhile, and wait for something else
+	for i := range seen { // a thread may have resumed since then, and wait for something else
 		seen[i].VirtualDoing = doing[i]
 	}
 	look.waiting = standFor(look.waiting, seen)

@@ -470,7 +470,8 @@ func (e *Source) seedWait(of *virtualPlan, v *waitingVirtual, now time.Duration)
 	event.Every = frozen.Every
 	kept := false
 	e.services.Owner.Do(func(s *fold.State) {
-		if p := s.Table[of.process.PID]; p != nil && p.Process == of.process && !e.surveys[of.process].coversKind(of.kind) {
+		if p := s.Table[of.process.PID]; p != nil && p.Process == of.process &&
+			!e.surveys[of.process].coversKind(of.kind) {
 			kept = e.virtuals.keep(s, virtualThread{p, v.id}, &virtualWait{event: event, epoch: epoch,
 				begin: frozen.Begin})
 		}

@@ -75,7 +75,8 @@ func (r *Recorder[P, R]) thread(p P, tid uint32) *thread[R] {
 	}
 	if threads == nil {
 		if r.byProcess == nil {
-			r.byProcess, r.leftOut, r.none = make(map[P]map[uint32]*thread[R]), make(map[P]int), &thread[R]{leftOut: true}
+			r.byProcess, r.leftOut = make(map[P]map[uint32]*thread[R]), make(map[P]int)
+			r.none = &thread[R]{leftOut: true}
 		}
 		threads = make(map[uint32]*thread[R])
 		r.byProcess[p] = threads

@@ -189,7 +189,8 @@ func chooseUser(name string) (uid, gid int, err error) {
 			return uid, uid, nil
 		}
 	}
-	return 0, 0, fmt.Errorf("user ids %d to %d are all in use: name the user with --window-exec-user", firstUnused, lastUnused)
+	return 0, 0, fmt.Errorf("user ids %d to %d are all in use: name the user with --window-exec-user", firstUnused,
+		lastUnused)
 }
 
 // lookUp returns the ids of a user who has nothing to say to the agent.

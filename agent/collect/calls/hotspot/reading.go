@@ -179,7 +179,8 @@ func (e *Engine) withoutBaseline() (list []*fold.Process) {
 	maps.DeleteFunc(e.baselined, func(p *fold.Process, _ struct{}) bool { return p.Exited.Load() })
 	e.Owner.Do(func(s *fold.State) {
 		for _, p := range s.Table {
-			if _, known := e.baselined[p]; !known && len(p.Top.Edges) > 0 && !p.Exited.Load() && p.Attachment.Load() != 0 {
+			if _, known := e.baselined[p]; !known && len(p.Top.Edges) > 0 && !p.Exited.Load() &&
+				p.Attachment.Load() != 0 {
 				list = append(list, p)
 			}
 		}
