@@ -65,8 +65,8 @@ type VirtualLister interface {
 	// VM does not say.
 	Collections() (uint64, error)
 	// DescribeVirtual says what threads did whose words were read at one moment, which is not
-	// before Collections returned collections. ErrMoved if another has begun since: the words are
-	// addresses of other objects now, or of none.
+	// before Collections returned collections. ErrMoved if another has begun since: then some of
+	// the words are addresses of other objects, and what is returned may be of these.
 	DescribeVirtual(words []VirtualWords, collections uint64) ([]VirtualDoing, error)
 }
 

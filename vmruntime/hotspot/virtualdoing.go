@@ -3,6 +3,7 @@ package hotspot
 import (
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/vmprof-agent/vmprof-agent/vmruntime"
 	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot/vmstructs"
@@ -41,10 +42,16 @@ func (p *Process) DescribeVirtual(
 	if err == nil && now != collections {
 		err = vmruntime.ErrMoved
 	}
-	if err != nil {
-		return nil, fmt.Errorf("what virtual threads wait for: %w", err)
+	if err == nil {
+		return all, nil
 	}
-	return all, nil
+	for i := range all {
+		// What is there now where the object was is an array more often than anything else.
+		if d := &all[i]; d.State == vmruntime.VirtualParked && strings.HasSuffix(d.Class, "[]") {
+			d.Class = ""
+		}
+	}
+	return all, fmt.Errorf("what virtual threads wait for: %w", err)
 }
 
 func (p *Process) describeVirtual(words []vmruntime.VirtualWords) ([]vmruntime.VirtualDoing, error) {

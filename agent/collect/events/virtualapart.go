@@ -54,11 +54,7 @@ func (e *Source) lookApart() apartThreads {
 
 // waitingApart draws virtual threads, and returns what those stand for that wait without a carrier.
 func waitingApart(l vmruntime.VirtualLister) (weights []float64, err error) {
-	var threads []drawnVirtual
-	err = untilUnmoved(func() error {
-		threads, _, err = drawVirtual(l, mostSurveyed)
-		return err
-	})
+	threads, _, err := drawVirtual(l, mostSurveyed)
 	for i := range threads {
 		if t := &threads[i]; !t.OnCarrier && t.VirtualDoing.State != vmruntime.VirtualRuns {
 			weights = append(weights, t.Weight)

@@ -56,20 +56,22 @@ type drawnVirtual struct {
 // virtualTries is how often virtual threads are read if the collector keeps moving them.
 const virtualTries = 3
 
-// untilUnmoved calls read until no collection has begun meanwhile, virtualTries times at most.
-func untilUnmoved(read func() error) (err error) {
+// drawVirtual draws about most of a process's virtual threads. collections is how many had begun
+// before. If the collector moves threads again and again, the last reading is taken as it is.
+func drawVirtual(l vmruntime.VirtualLister, most int) (threads []drawnVirtual, collections uint64, err error) {
 	for range virtualTries {
-		if err = read(); !errors.Is(err, vmruntime.ErrMoved) {
-			break
+		if threads, collections, err = readDrawn(l, most); !errors.Is(err, vmruntime.ErrMoved) {
+			return threads, collections, err
 		}
 	}
-	return err
+	return threads, collections, nil
 }
 
-// drawVirtual draws about most of a process's virtual threads. collections is how many had begun.
-func drawVirtual(l vmruntime.VirtualLister, most int) (threads []drawnVirtual, collections uint64, err error) {
-	if collections, err = l.Collections(); err != nil {
-		return nil, 0, err
+// readDrawn is one reading of drawVirtual. With vmruntime.ErrMoved, the threads are as far as known.
+func readDrawn(l vmruntime.VirtualLister, most int) (threads []drawnVirtual, collections uint64, err error) {
+	collections, moved := l.Collections()
+	if moved != nil && !errors.Is(moved, vmruntime.ErrMoved) {
+		return nil, 0, moved
 	}
 	list, err := l.VirtualThreads(most, rand.IntN)
 	if err != nil {
@@ -80,29 +82,19 @@ func drawVirtual(l vmruntime.VirtualLister, most int) (threads []drawnVirtual, c
 		words[i] = list[i].Words
 	}
 	doing, err := l.DescribeVirtual(words, collections)
-	if err != nil {
+	if err != nil && !errors.Is(err, vmruntime.ErrMoved) {
 		return nil, 0, err
 	}
 	for i := range list {
 		threads = append(threads, drawnVirtual{list[i], doing[i]})
 	}
-	return threads, collections, nil
+	return threads, collections, cmp.Or(moved, err)
 }
 
 // virtualWaiting draws about most of the process's virtual threads, and returns those that wait for
 // an object. It reads the stacks of up to so many of them: these stand for the others that wait for
 // objects of the same class.
 func (e *Source) virtualWaiting(ctx context.Context, p *guest.Process, most, stacks int) (look virtualLook, err error) {
-	err = untilUnmoved(func() error {
-		look, err = e.readVirtualWaiting(ctx, p, most, stacks)
-		return err
-	})
-	return look, err
-}
-
-func (e *Source) readVirtualWaiting(
-	ctx context.Context, p *guest.Process, most, stacks int,
-) (look virtualLook, err error) {
 	var collections uint64
 	threads, err := withLister(ctx, e, p, func(l vmruntime.VirtualLister) (threads []drawnVirtual, err error) {
 		threads, collections, err = drawVirtual(l, most)
@@ -146,12 +138,16 @@ func (e *Source) readVirtualWaiting(
 		return look, nil
 	}
 	doing, err := withLister(ctx, e, p, func(l vmruntime.VirtualLister) ([]vmruntime.VirtualDoing, error) {
-		return l.DescribeVirtual(words, collections)
+		doing, err := l.DescribeVirtual(words, collections)
+		if errors.Is(err, vmruntime.ErrMoved) {
+			return nil, nil // what was known before is better
+		}
+		return doing, err
 	})
 	if err != nil {
 		return look, err
 	}
-	for i := range seen { // a thread may have resumed since then, and wait for something else
+	for i := range doing { // a thread may have resumed since then, and wait for something else
 		seen[i].VirtualDoing = doing[i]
 	}
 	look.waiting = standFor(look.waiting, seen)
