@@ -1,6 +1,7 @@
 package events
 
 import (
+	"math"
 	"slices"
 	"time"
 	"weak"
@@ -94,6 +95,9 @@ func (e *Source) lockExtent(
 		miss(all-recorded, lockThinned)
 		miss(x.There-all, lockPartly)
 		miss(unplaced, lockUnplaced)
+		if c := events.Coverage; c != nil && math.IsInf(c.Within(), 1) {
+			x.Miss(0, lockPartly)
+		}
 		if w.EventSet(p).ByKind(profile.Locks).LacksLong(covered) {
 			x.Miss(0, lockLong)
 		}

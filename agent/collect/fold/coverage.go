@@ -58,6 +58,7 @@ type CoverageSums struct {
 	covered  float64       // seconds for which the slices were planned to stand
 	spread   float64       // seconds²; multiplied by the variance of rates between slices, it gives that of the sum
 	slices   uint64        // slices that ended
+	cuts     uint64        // how often observing all the time ended, because events became too many
 	cost     float64       // seconds that probes took in slices, and CPU time that the processes used there
 	cpu      float64
 	cycle    time.Duration // the last one; 0 if the plan is observed all the time
@@ -117,7 +118,8 @@ func (c *Coverage) End(now time.Duration) {
 	}
 	to := c.pieces[len(c.pieces)-1].end
 	c.cut(now)
-	if last := c.pieces[len(c.pieces)-1]; last.slice != 0 {
+	switch last := c.pieces[len(c.pieces)-1]; {
+	case last.slice != 0:
 		// A slice that ends early covers the planned time: its early end depends on what happened
 		// in it.
 		c.past.covered += last.planned * max(to-now, 0).Seconds()
@@ -127,6 +129,8 @@ func (c *Coverage) End(now time.Duration) {
 		cycle := last.cycle.Seconds()
 		c.past.spread += cycle * cycle * (1 - last.length.Seconds()/cycle)
 		c.past.slices++
+	case c.gone == 0:
+		c.past.cuts++
 	}
 }
 
@@ -163,10 +167,10 @@ func (c *Coverage) SetPartly(why error) {
 
 // Retire ends the last piece: the plan is removed.
 func (c *Coverage) Retire(now time.Duration) {
-	c.End(now)
 	c.mu.Lock()
-	defer c.mu.Unlock()
 	c.gone = cmp.Or(c.gone, now)
+	c.mu.Unlock()
+	c.End(now)
 }
 
 // BornAt returns when the plan was first observed, by these probes or by those of the coverage that
@@ -234,11 +238,16 @@ func (p *coveredPart) correction() (middle, off float64) {
 	return (1 + most) / 2, (most - 1) / (most + 1)
 }
 
-// since returns the part of a coverage after before.
+// since returns the part of a coverage after before. An unobserved moment counts only if it is
+// longer than attaching takes, or if it began because of the events that it does not show.
 func (s CoverageSums) since(before CoverageSums) coveredPart {
 	p := coveredPart{first: before.slices + 1, factor: 1}
 	p.Total, p.Observed = s.Total-before.Total, s.Observed-before.Observed
 	p.covered, p.spread, p.slices = s.covered-before.covered, s.spread-before.spread, s.slices-before.slices
+	p.cuts = s.cuts - before.cuts
+	if p.cuts == 0 && p.Total-p.Observed <= attachTime {
+		p.Observed = p.Total
+	}
 	p.cycle = max(s.cycle, before.cycle)
 	if cpu := s.cpu - before.cpu; cpu > 0 && p.partial() {
 		p.slowed = min((s.cost-before.cost)/cpu, mostSlowed)
@@ -255,9 +264,16 @@ func (s CoverageSums) since(before CoverageSums) coveredPart {
 	return p
 }
 
-func (p *coveredPart) partial() bool {
-	return (&profile.Coverage{Time: p.Total, Observed: p.Observed}).Partial()
+func (p *coveredPart) partial() bool { return p.Observed < p.Total }
+
+// share is the observed part of the time, 0 to 1.
+func (p *coveredPart) share() float64 {
+	return (&profile.Coverage{Time: p.Total, Observed: p.Observed}).Share()
 }
+
+// unsure reports whether nothing is known of the time that was not observed: too few slices of time
+// were drawn in it. Where probes were removed because of a burst, that may be most of the events.
+func (p *coveredPart) unsure() bool { return p.partial() && p.slices < 2 }
 
 // within returns half of the 95 % interval of a sum, given the rates in slices, by their numbers.
 // It covers the variance from the choice of slices. It is infinite if unknown. The variance of
@@ -267,7 +283,7 @@ func (p *coveredPart) within(rates map[uint64]float64) float64 {
 	switch {
 	case !p.partial():
 		return 0
-	case p.slices < 2:
+	case p.unsure():
 		return math.Inf(1)
 	}
 	sum := 0.0
@@ -411,7 +427,7 @@ func (parts *CoveredParts) note(c *Coverage) (sentence string, ok bool) {
 	if why == nil {
 		return "", false
 	}
-	share := (&profile.Coverage{Time: part.Total, Observed: part.Observed}).Share()
+	share := part.share()
 	return profile.PartNote{What: c.What, Kind: c.Kind, Least: share, Most: share, Windows: 1,
 		Why: why.Error()}.String(), true
 }

@@ -169,6 +169,47 @@ func TestCoverageUnbiased(t *testing.T) {
 	}
 }
 
+// A moment without probes is passed over where they were attached again, not where they were removed
+// because of the events that then occurred.
+func TestCoverageMoments(t *testing.T) {
+	const length = 10 * time.Second
+	for _, test := range []struct {
+		name    string
+		do      func(c *Coverage)
+		partial bool
+		unsure  bool
+	}{
+		{"all the time", func(*Coverage) {}, false, false},
+		{"removed when the process ended", func(c *Coverage) { c.Retire(length - time.Second) }, false, false},
+		{"a burst at the end", func(c *Coverage) { c.End(length - time.Millisecond) }, true, true},
+		{"a burst, and slices", func(c *Coverage) {
+			c.End(time.Second)
+			for at := 2 * time.Second; at < length-time.Second; at += time.Second {
+				c.Begin(at, &Slice{To: at + time.Second/2, Weight: 2, Length: time.Second / 2, Cycle: time.Second})
+				c.End(at + time.Second/2)
+			}
+		}, true, false},
+	} {
+		c := &Coverage{}
+		c.Begin(time.Second/2, nil)
+		before := c.Sums(time.Second / 2)
+		test.do(c)
+		part := c.Sums(length).since(before)
+		unknown := math.IsInf(part.within(map[uint64]float64{}), 1)
+		if part.partial() != test.partial || part.unsure() != test.unsure || unknown != test.unsure {
+			t.Errorf("%s: partial %v, unsure %v, interval unknown %v", test.name, part.partial(), part.unsure(), unknown)
+		}
+	}
+	c := &Coverage{}
+	c.Begin(0, nil)
+	c.End(time.Second)
+	before := c.Sums(2 * time.Second)
+	c.Begin(2*time.Second+attachTime, nil)
+	if part := c.Sums(length).since(before); part.partial() {
+		t.Errorf("attaching takes a moment: %v of %v", part.Observed, part.Total)
+	}
+}
+
 // TestCoverageMissed: the work of a process before its probes were attached is missed, from when
 // both it and the window existed.
 func TestCoverageMissed(t *testing.T) {

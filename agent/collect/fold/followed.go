@@ -147,8 +147,7 @@ func (parts *CoveredParts) extent(
 	// A process that was noticed late was followed for the rest of its time; how that was observed
 	// is known of all of the time only.
 	followed := max(to-max(from, t.from, c.BornAt()), 0)
-	observed := min(followed.Seconds()*(&profile.Coverage{Time: part.Total, Observed: part.Observed}).Share(),
-		there.Seconds())
+	observed := min(followed.Seconds()*part.share(), there.Seconds())
 	seen := observed * (1 - parts.lost)
 	e = profile.Extent{
 		Subject: c.Kind.String(), What: fmt.Sprintf("process time for %s", c.What), Unit: "nanoseconds",
@@ -158,9 +157,10 @@ func (parts *CoveredParts) extent(
 	if late := there - followed; late > attachTime {
 		e.Miss(float64(late), "the probes were not attached yet")
 	}
-	if unseen := followed.Seconds() - observed; unseen > attachTime.Seconds() {
-		why := "they were recorded part of the time to stay within the budget"
-		e.Miss(1e9*unseen, why)
+	if unseen := followed.Seconds() - observed; part.unsure() && part.cuts > 0 {
+		e.Miss(0, "they were so many for a moment that their probes were removed to stay within the budget")
+	} else if unseen > attachTime.Seconds() {
+		e.Miss(1e9*unseen, "they were recorded part of the time to stay within the budget")
 	}
 	if lost := observed - seen; lost > 0 {
 		e.Miss(1e9*lost, "records were lost")

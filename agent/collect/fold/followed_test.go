@@ -15,6 +15,7 @@ import (
 // what was lost.
 func TestFollowedExtents(t *testing.T) {
 	const began, ended = 100 * time.Second, 110 * time.Second
+	const burst = "a burst at the end"
 	for _, test := range []struct {
 		name string
 		kind profile.EventKind
@@ -36,6 +37,10 @@ func TestFollowedExtents(t *testing.T) {
 				Cycle: 10 * time.Second})
 			c.SetPartly(errors.New("too expensive"))
 		}, 0, "20% [they were recorded part of the time to stay within the budget 8s]"},
+		{burst, profile.Exceptions, func(c *Coverage, id proc.Identity) {
+			c.Follow(id, 60*time.Second)
+			c.Begin(90*time.Second, nil)
+		}, 0, "100% [they were so many for a moment that their probes were removed to stay within the budget 0s]"},
 		{"ended early", profile.Pauses, func(c *Coverage, id proc.Identity) {
 			c.Begin(50*time.Second, nil)
 			c.Follow(id, 60*time.Second)
@@ -59,6 +64,9 @@ func TestFollowedExtents(t *testing.T) {
 			counts := profile.EventCounts{Attempted: 10, Delivered: 10 - test.lost,
 				Dropped: map[string]uint64{"ring_full": test.lost}}
 			before := map[*Coverage]CoverageSums{c: c.Sums(began)}
+			if test.name == burst {
+				c.End(ended - 30*time.Millisecond)
+			}
 			parts := Covered(before, map[*Coverage]CoverageSums{c: c.Sums(ended)}, began, ended, &counts)
 			got := ""
 			for _, e := range parts.Extents(p, nil) {

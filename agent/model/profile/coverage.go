@@ -10,7 +10,7 @@ import (
 // otherwise. Values are scaled up to all of the time and all events.
 type Coverage struct {
 	Time     time.Duration // requested observation time
-	Observed time.Duration // observed part of Time
+	Observed time.Duration // observed part of Time; all of it if only attaching probes took a moment
 	Slices   int           // number of slices of time in Observed
 	Missed   time.Duration // time before the probes were attached, not in Time; sums do not include it
 	Lost     float64       // share of lost events, all kinds together, in the worst window; 0 to 1
@@ -52,12 +52,8 @@ func (c *Coverage) Within() float64 {
 	return math.Hypot(c.Chosen, math.Hypot(drawn, normal95*math.Sqrt(c.Cut))) + c.Bias
 }
 
-// attaching is the longest time that probes take to attach and detach.
-const attaching = 40 * time.Millisecond
-
-// Partial reports whether more of the time was unobserved than attaching and detaching probes
-// takes.
-func (c *Coverage) Partial() bool { return c != nil && c.Time-c.Observed > attaching }
+// Partial reports whether a part of the time was not observed.
+func (c *Coverage) Partial() bool { return c != nil && c.Observed < c.Time }
 
 // Share is the observed part of the time, 0 to 1.
 func (c *Coverage) Share() float64 {

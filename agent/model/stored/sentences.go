@@ -225,10 +225,7 @@ func (t *Total) sentence(whose, unit string) (line string) {
 		line += fmt.Sprintf("nothing was observed in %s first %v: ", whose, t.Missed.Round(time.Second/10))
 	}
 	if t.Partial() {
-		c := profile.Coverage{Time: t.Time, Observed: t.Observed}
-		line += fmt.Sprintf("observed %s of the time, %v of %v, in %s; "+scaled+" of it: ",
-			Percent(c.Share(), 1), t.Observed.Round(time.Second/10), t.Time.Round(time.Second/10),
-			Plural(t.Slices, "slice"))
+		line += t.observedTime() + "; " + scaled + " of it: "
 	}
 	if t.Lost > leastLost {
 		line += fmt.Sprintf("up to %s of the events were lost; "+scaled+" of them: ", Percent(t.Lost, 1))
@@ -250,6 +247,18 @@ func (t *Total) sentence(whose, unit string) (line string) {
 		return line + fmt.Sprintf("%s %s, exact", sum, unit)
 	}
 	return line + fmt.Sprintf("%s ± %s %s%s", sum, within, unit, since)
+}
+
+// observedTime says which part of the time was observed, if that is not all.
+func (t *Total) observedTime() string {
+	const step = time.Second / 10
+	if rest := t.Time - t.Observed; rest < step {
+		return fmt.Sprintf("observed all but %v of %v", max(rest.Round(time.Millisecond), time.Millisecond),
+			t.Time.Round(step))
+	}
+	c := profile.Coverage{Time: t.Time, Observed: t.Observed}
+	return fmt.Sprintf("observed %s of the time, %v of %v, in %s", Percent(c.Share(), 1), t.Observed.Round(step),
+		t.Time.Round(step), Plural(t.Slices, "slice"))
 }
 
 // readableTimes writes a time in ns, and the half of its interval, in a unit that fits the time.

@@ -87,8 +87,11 @@ func TestTotal(t *testing.T) {
 	}{
 		{Total{Sum: 7, Within: 1.2}, false, false, "java (pid 1): 7 ± 2 bytes"},
 		{Total{Sum: 7}, false, false, "java (pid 1): 7 bytes, exact"},
-		{Total{Sum: 7, Missed: 40 * time.Millisecond, Lost: 0.0005, Time: time.Second,
-			Observed: 990 * time.Millisecond}, false, false, "java (pid 1): 7 bytes, exact"},
+		{Total{Sum: 7, Missed: 40 * time.Millisecond, Lost: 0.0005, Time: time.Second, Observed: time.Second}, false,
+			false, "java (pid 1): 7 bytes, exact"},
+		{Total{Sum: 7, Within: Bound(math.Inf(1)), Time: 10 * time.Second, Observed: 9990 * time.Millisecond}, true,
+			true, "java (pid 1): observed all but 10ms of 10s; values are scaled to all of it: 7 bytes; the error is " +
+				"unknown"},
 		{Total{Sum: 7, Missed: 440 * time.Millisecond}, false, true,
 			"java (pid 1): nothing was observed in its first 400ms: 7 bytes since then"},
 		{Total{Sum: 7, Within: 2, Missed: time.Second}, false, true,

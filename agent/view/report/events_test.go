@@ -44,7 +44,9 @@ func TestPartlyObserved(t *testing.T) {
 	}{
 		{"all the time", observed(10*time.Second, 0, 1<<20), "", "10.5MB (±10.0%)", 0},
 		{"each one", observed(10*time.Second, 0, 0), "", "10.5MB (exact)", 0},
-		{"a moment is missing", observed(9990*time.Millisecond, 0, 1<<20), "", "10.5MB (±10.0%)", 0},
+		{"a moment is missing", observed(9990*time.Millisecond, 0, math.Inf(1)),
+			"java (pid 1234): observed all but 10ms of 10s; values are scaled to all of it: 10485760 bytes; the error " +
+				"is unknown", "10.5MB (the error is unknown)", 0},
 		{"some lost", lossy, "java (pid 1234): up to 3.0% of the events were lost; values are scaled to all of them: " +
 			"10485760 ± 1048576 bytes", "(±10.0%)", 0},
 		{"its beginning is missing", late,
