@@ -31,9 +31,6 @@ type Source struct {
 	complete []Complete
 
 	surveying sync.WaitGroup
-	// seeded are the processes whose virtual threads were looked at when probes came: whether that
-	// was done. Only surveys use it.
-	seeded    map[*guest.Process]bool
 	endSurvey context.CancelFunc // nil if recording did not start, or locks are not recorded
 	stopped   atomic.Int64       // when recording ended, ns of CLOCK_MONOTONIC; 0 if it has not
 
@@ -42,10 +39,11 @@ type Source struct {
 	holders     lockHolders
 	virtuals    virtuals
 	surveys     surveys
-	apart       apartThreads     // replaced, not changed
-	shownCost   time.Duration    // the highest in Stats
-	observation bpf.Observation  // scratch
-	stack       []guest.RawFrame // scratch
+	seeded      map[*guest.Process]*firstLook // of those whose virtual threads had run when probes came
+	apart       apartThreads                  // replaced, not changed
+	shownCost   time.Duration                 // the highest in Stats
+	observation bpf.Observation               // scratch
+	stack       []guest.RawFrame              // scratch
 }
 
 // A Complete sets values of p's events that are known only when a window closes. It returns a note
@@ -59,7 +57,7 @@ func Open(services *source.Services, opt Options) (*Source, error) {
 		opt.Budget = budget.DefaultShare
 	}
 	e := &Source{services: services, received: received{discarded: noEventDiscards()}, surveys: surveys{},
-		seeded: map[*guest.Process]bool{}}
+		seeded: map[*guest.Process]*firstLook{}}
 	if opt.Kinds[profile.Allocations] {
 		e.totals = &totals{services: services, vms: map[weak.Pointer[guest.Process]]*countingVM{},
 			following: map[*guest.Process][]weak.Pointer[vmReading]{}, left: map[*guest.Process]leftThreads{}}
@@ -288,7 +286,7 @@ func (e *Source) Fill(ctx context.Context, w *source.Closed, p *profile.Profile)
 	p.Comments = append(p.Comments, covered.Notes(maps.Values(w.Window.Events))...)
 	p.Comments = append(p.Comments, e.strangeNotes(w.Began, w.Ended)...)
 	surveyed := fold.Get(e.services.Owner,
-		func(*fold.State) map[*guest.Process]surveyedPart { return e.surveys.parts() })
+		func(*fold.State) map[*guest.Process]surveyedPart { return e.surveyedParts() })
 	apart := fold.Get(e.services.Owner, func(*fold.State) apartThreads { return e.apart })
 	return source.Part{Process: func(of *fold.Process, out *profile.Process) {
 		e.addNamed(w.Window, of, out, &covered, totals[of.Process], after.virtual.note(of.Process, before.virtual))

@@ -305,6 +305,7 @@ const (
 	virtualApart   = "waiting virtual threads are on no kernel thread"
 	virtualUnknown = "their virtual threads could not be read"
 	surveysFailed  = "surveys of them failed"
+	seedingFailed  = "which of them already waited when the probes were attached is not known"
 	virtualCut     = "their ends were not seen: most of them were longer than the time slices in which they are " +
 		"observed"
 )

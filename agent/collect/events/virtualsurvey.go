@@ -2,12 +2,9 @@ package events
 
 import (
 	"context"
-	"maps"
 	"math/rand/v2"
 	"os"
 	"time"
-
-	"github.com/cilium/ebpf"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/collect/fold"
 	"github.com/vmprof-agent/vmprof-agent/agent/guest"
@@ -232,7 +229,7 @@ func (e *Source) toSurvey() map[*guest.Process]bool {
 					s.until[of.kind] = max(of.sliced, p.Noticed)
 					// Of waits that began before the probes came, nothing is known, or only some
 					// time later.
-					if born := max(of.plan.cover.BornAt(), p.Noticed); !e.seeded[of.process] ||
+					if born := max(of.plan.cover.BornAt(), p.Noticed); !e.seeded[of.process].finished() ||
 						of.sliced-born < shortBefore {
 						early = true
 						s.until[of.kind] = min(born, s.until[of.kind])
@@ -361,10 +358,15 @@ type surveyedPart struct {
 	lack string
 }
 
-// parts are those of all processes.
-func (v surveys) parts() map[*guest.Process]surveyedPart {
+// surveyedParts are those of all processes. Only functions that have the State call it.
+func (e *Source) surveyedParts() map[*guest.Process]surveyedPart {
 	found := map[*guest.Process]surveyedPart{}
-	for p, s := range v {
+	for p, s := range e.seeded {
+		if lack := s.lack(); lack != "" {
+			found[p] = surveyedPart{lack: lack}
+		}
+	}
+	for p, s := range e.surveys { // these know of all waits
 		found[p] = surveyedPart{s.any(), s.lack()}
 	}
 	return found
@@ -417,64 +419,4 @@ func (v surveys) needNames(p *fold.Process, need func(guest.RawFrame)) {
 			}
 		}
 	}
-}
-
-// seedVirtual has the kernel side know of the waits that had begun before a process was observed.
-func (e *Source) seedVirtual(ctx context.Context) {
-	plans := map[*guest.Process][]virtualPlan{}
-	tried := func(p *guest.Process) bool {
-		_, tried := e.seeded[p]
-		return tried
-	}
-	for _, of := range e.virtualPlans() {
-		if of.sliced == 0 && of.turn == 1 && !tried(of.process) {
-			plans[of.process] = append(plans[of.process], of)
-		}
-	}
-	maps.DeleteFunc(e.seeded, func(p *guest.Process, _ bool) bool { return p.Exited.Load() })
-	for p, of := range plans {
-		e.seeded[p] = false
-		now := proc.Monotonic()
-		look, err := e.virtualWaiting(ctx, p, mostSeeded, mostSeeded)
-		if err != nil {
-			e.services.Log.Debug("cannot see which virtual threads wait", "pid", p.PID, "err", err)
-			continue
-		}
-		e.seeded[p] = true
-		late := 0.
-		for i := range look.waiting {
-			v := &look.waiting[i]
-			for j := range of {
-				if of[j].kind == v.kind() && v.stack != nil && e.seedWait(&of[j], v, now) {
-					late += v.weight
-				}
-			}
-		}
-		e.locks.noteLate(p, now, int(late), true)
-	}
-}
-
-// seedWait has the kernel side know of one wait, since now. It returns false if it knows one, or
-// has no room.
-func (e *Source) seedWait(of *virtualPlan, v *waitingVirtual, now time.Duration) bool {
-	key := bpf.VirtualThread{Serial: of.process.Attachment.Load(), Id: v.id}
-	frozen := bpf.Frozen{Begin: uint64(now), Every: uint32(max(v.weight+0.5, 1)), Probe: of.cookie, Turn: of.turn,
-		Kind: bpf.FrozenParked}
-	if of.kind == virtualBlocks {
-		frozen.Kind = bpf.FrozenMonitor
-	}
-	if e.Programs.FrozenThreads.Update(&key, &frozen, ebpf.UpdateNoExist) != nil {
-		return false
-	}
-	event, epoch := v.event(of.process)
-	event.Every = frozen.Every
-	kept := false
-	e.services.Owner.Do(func(s *fold.State) {
-		if p := s.Table[of.process.PID]; p != nil && p.Process == of.process &&
-			!e.surveys[of.process].coversKind(of.kind) {
-			kept = e.virtuals.keep(s, virtualThread{p, v.id}, &virtualWait{event: event, epoch: epoch,
-				begin: frozen.Begin})
-		}
-	})
-	return kept
 }

@@ -242,6 +242,29 @@ func TestSurveyFails(t *testing.T) {
 	}
 }
 
+// A first look at waiting virtual threads that fails is tried again, some times. Until one succeeds,
+// a profile says that waits may be missing.
+func TestFirstLookFails(t *testing.T) {
+	p, unseen := &guest.Process{}, &firstLook{}
+	e := &Source{surveys: surveys{}, seeded: map[*guest.Process]*firstLook{p: unseen}}
+	lack := func() string { return e.surveyedParts()[p].lack }
+	if lack() != "" {
+		t.Errorf("before the first look: %q", lack())
+	}
+	unseen.note(errors.New("no list"))
+	if !strings.Contains(lack(), "no list") {
+		t.Errorf("after a failure: %q", lack())
+	}
+	if unseen.note(nil); lack() != "" || !unseen.finished() {
+		t.Errorf("after a success: %q", lack())
+	}
+	unseen.note(errNoStacks)
+	e.surveys[p] = &survey{seen: 1, until: [virtualKinds]time.Duration{virtualParks: time.Second}}
+	if got := e.surveyedParts()[p]; got.lack != "" || !got.any {
+		t.Errorf("surveys know of all waits: %+v", got)
+	}
+}
+
 // A wait that lasts still counts up to the end of each window, and no longer once surveys say how
 // long waits are.
 func TestVirtualStill(t *testing.T) {
