@@ -11,9 +11,9 @@ import (
 	pprof "github.com/google/pprof/profile"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/collect/timing/hotspot"
-	"github.com/vmprof-agent/vmprof-agent/agent/collect/timing/place"
 	"github.com/vmprof-agent/vmprof-agent/tests/harness"
 	"github.com/vmprof-agent/vmprof-agent/tests/jvm"
+	"github.com/vmprof-agent/vmprof-agent/tests/placement"
 	"github.com/vmprof-agent/vmprof-agent/tests/profiler"
 	"github.com/vmprof-agent/vmprof-agent/tests/report"
 	"github.com/vmprof-agent/vmprof-agent/tests/suite"
@@ -74,8 +74,8 @@ type programResult struct {
 type hotMethod struct {
 	name    string
 	share   float64
-	verdict place.Verdict // whether loops have to be timed, as invocations are rare; "" if that is unknown
-	points  int           // blocks at which the algorithm of Lau et al. times loops
+	verdict placement.Verdict // whether loops have to be timed, as invocations are rare; "" if that is unknown
+	points  int               // blocks at which the algorithm of Lau et al. times loops
 }
 
 const (
@@ -89,7 +89,7 @@ const (
 
 // loopy reports whether a method is hot although it is rarely invoked: it spends its time in loops.
 func (h hotMethod) loopy() bool {
-	return h.verdict == place.Chosen || h.verdict == place.Tight || h.verdict == place.NoLoop
+	return h.verdict == placement.Chosen || h.verdict == placement.Tight || h.verdict == placement.NoLoop
 }
 
 func (m meter) recordProgram(ctx context.Context, t programTrial) (r programResult, err error) {
@@ -192,8 +192,8 @@ func (vm *readVM) hotMethods(p *pprof.Profile, pid int, executed []executedMetho
 		if at := addr[name]; at != 0 {
 			flow, err := vm.Flow(at)
 			if err == nil && flow.Counted {
-				var points []place.Point
-				points, h.verdict = place.Select(hotspot.Graph(flow), place.Default)
+				var points []placement.Point
+				points, h.verdict = placement.Select(hotspot.Graph(flow), placement.Default)
 				h.points = len(points)
 			}
 		}

@@ -8,9 +8,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/vmprof-agent/vmprof-agent/agent/collect/timing/place"
 	"github.com/vmprof-agent/vmprof-agent/agent/host/proc"
 	"github.com/vmprof-agent/vmprof-agent/tests/needs"
+	"github.com/vmprof-agent/vmprof-agent/tests/placement"
 	"github.com/vmprof-agent/vmprof-agent/vmruntime"
 )
 
@@ -25,10 +25,10 @@ func TestLiveGraph(t *testing.T) {
 			for _, test := range []struct {
 				method string
 				head   float64 // executions of the most frequent block in an invocation
-				why    place.Verdict
+				why    placement.Verdict
 			}{
-				{"Timed.work", 1, place.Invoked},
-				{"Timed.arithmetic", 1 + (rounds+rounds/4)/2, place.Tight}, // run calls it, too
+				{"Timed.work", 1, placement.Invoked},
+				{"Timed.arithmetic", 1 + (rounds+rounds/4)/2, placement.Tight}, // run calls it, too
 			} {
 				flow := readFlow(t, g.PID(), test.method)
 				var most float64
@@ -39,13 +39,13 @@ func TestLiveGraph(t *testing.T) {
 				if math.Abs(head/test.head-1) > 0.02 {
 					t.Errorf("%s: %.1f executions in an invocation, want %.1f; %+v", test.method, head, test.head, flow)
 				}
-				if points, why := place.Select(Graph(flow), place.Default); why != test.why || len(points) > 0 {
+				if points, why := placement.Select(Graph(flow), placement.Default); why != test.why || len(points) > 0 {
 					t.Errorf("%s: %v, %s; want: %s", test.method, points, why, test.why)
 				}
 				// With a lower distance the loop is chosen.
-				opt := place.Default
+				opt := placement.Default
 				opt.Distance = 1
-				if points, _ := place.Select(Graph(flow), opt); (len(points) == 1) != (test.why == place.Tight) {
+				if points, _ := placement.Select(Graph(flow), opt); (len(points) == 1) != (test.why == placement.Tight) {
 					t.Errorf("%s: %v", test.method, points)
 				}
 			}
@@ -96,4 +96,13 @@ func TestParseMethod(t *testing.T) {
 			t.Errorf("%q is %+v", text, m)
 		}
 	}
+}
+
+// flow reads the control flow of the method, of its first copy.
+func (p *process) flow() (*vmruntime.MethodFlow, error) {
+	reader, ok := p.vm.(vmruntime.FlowReader)
+	if !ok || len(p.methods) == 0 {
+		return nil, fmt.Errorf("control flow of %s: %w", p.method, vmruntime.ErrUnknown)
+	}
+	return reader.Flow(p.methods[0])
 }

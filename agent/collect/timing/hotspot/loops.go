@@ -4,7 +4,7 @@ import (
 	"slices"
 	"sort"
 
-	"github.com/vmprof-agent/vmprof-agent/agent/collect/timing/place"
+	"github.com/vmprof-agent/vmprof-agent/agent/collect/timing/flowgraph"
 	"github.com/vmprof-agent/vmprof-agent/vmruntime"
 )
 
@@ -13,7 +13,7 @@ const maxCounters = 64
 
 // A loopShape is a loop of a method's bytecode.
 type loopShape struct {
-	place.Loop
+	flowgraph.Loop
 	head int // bytecode index
 }
 
@@ -23,7 +23,7 @@ type loopCounter struct{ local, step int }
 
 // shapes are the loops of a method, outer ones before inner ones.
 type shapes struct {
-	graph *place.Graph
+	graph *flowgraph.Graph
 	flow  *vmruntime.MethodFlow
 	loops []loopShape
 	in    []int        // by block: the innermost loop, -1 if none

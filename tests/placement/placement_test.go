@@ -1,19 +1,20 @@
-package place
+package placement
 
 import (
 	"encoding/binary"
-	"fmt"
 	"math"
 	"slices"
 	"testing"
 	"time"
+
+	"github.com/vmprof-agent/vmprof-agent/agent/collect/timing/flowgraph"
 )
 
 // graph makes a graph of lines: frequency, cost, successors.
-func graph(blocks ...[]float64) *Graph {
-	g := &Graph{}
+func graph(blocks ...[]float64) *flowgraph.Graph {
+	g := &flowgraph.Graph{}
 	for _, b := range blocks {
-		block := Block{Freq: b[0], Cost: b[1]}
+		block := flowgraph.Block{Freq: b[0], Cost: b[1]}
 		for _, s := range b[2:] {
 			block.Successors = append(block.Successors, int(s))
 		}
@@ -29,7 +30,7 @@ var testOptions = Options{Invocations: 0.05, Target: 0.1, Distance: 50}
 func TestSelectFigure3(t *testing.T) {
 	for _, test := range []struct {
 		name string
-		g    *Graph
+		g    *flowgraph.Graph
 	}{
 		{"one block", graph([]float64{1, 200, 1}, []float64{1000, 20, 1, 2}, []float64{1, 200})},
 		{"a choice in the loop", graph([]float64{1, 200, 1}, []float64{1000, 10, 2, 3}, []float64{600, 30, 4},
@@ -51,7 +52,7 @@ func TestSelect(t *testing.T) {
 	inner := [][]float64{{1, 10, 1}, {10, 100, 2}, {1000, 20, 2, 3}, {10, 5, 1, 4}, {1, 10}}
 	for _, test := range []struct {
 		name   string
-		g      *Graph
+		g      *flowgraph.Graph
 		opt    Options
 		blocks []int
 		why    Verdict
@@ -85,7 +86,7 @@ func TestSelect(t *testing.T) {
 			Chosen},
 		{"malformed", graph([]float64{1, 1, 7}), testOptions, nil, Malformed},
 		{"not a number", graph([]float64{math.NaN(), 1}), testOptions, nil, Malformed},
-		{"no blocks", &Graph{}, testOptions, nil, Malformed},
+		{"no blocks", &flowgraph.Graph{}, testOptions, nil, Malformed},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			points, why := Select(test.g, test.opt)
@@ -100,36 +101,25 @@ func TestSelect(t *testing.T) {
 	}
 }
 
-func TestLoops(t *testing.T) {
-	// 1 contains 2 and 4; 2 has an inner loop of itself; 6 is irreducible with 7.
-	g := graph([]float64{1, 1, 1}, []float64{10, 1, 2}, []float64{100, 1, 2, 3}, []float64{10, 1, 4},
-		[]float64{100, 1, 5}, []float64{100, 1, 4, 1, 6, 7},
-		[]float64{5, 1, 7}, []float64{9, 1, 6, 8}, []float64{1, 1})
-	got := fmt.Sprint(g.Loops())
-	if want := "[{1 [1 2 3 4 5] -1 0} {2 [2] 0 1} {4 [4 5] 0 1} {7 [6 7] -1 0}]"; got != want {
-		t.Errorf("%s, want %s", got, want)
-	}
-}
-
 // The largest graphs that nest deepest, or have the most edges, take no longer than a moment.
 func TestSelectBound(t *testing.T) {
-	nested := &Graph{Blocks: make([]Block, MaxBlocks)}
+	nested := &flowgraph.Graph{Blocks: make([]flowgraph.Block, flowgraph.MaxBlocks)}
 	for i := range nested.Blocks {
-		nested.Blocks[i] = Block{Freq: float64(i), Cost: 0.01, Successors: []int{min(i+1, MaxBlocks-1),
-			MaxBlocks - 1 - i}}
+		nested.Blocks[i] = flowgraph.Block{Freq: float64(i), Cost: 0.01, Successors: []int{min(i+1, flowgraph.MaxBlocks-1),
+			flowgraph.MaxBlocks - 1 - i}}
 	}
-	dense := &Graph{Blocks: make([]Block, MaxBlocks)}
+	dense := &flowgraph.Graph{Blocks: make([]flowgraph.Block, flowgraph.MaxBlocks)}
 	for i := range dense.Blocks {
-		dense.Blocks[i] = Block{Freq: float64(i % 7), Cost: 0.01}
-		for k := range MaxEdges / MaxBlocks {
-			dense.Blocks[i].Successors = append(dense.Blocks[i].Successors, (i*31+k*k*97+1)%MaxBlocks)
+		dense.Blocks[i] = flowgraph.Block{Freq: float64(i % 7), Cost: 0.01}
+		for k := range flowgraph.MaxEdges / flowgraph.MaxBlocks {
+			dense.Blocks[i].Successors = append(dense.Blocks[i].Successors, (i*31+k*k*97+1)%flowgraph.MaxBlocks)
 		}
 	}
-	back := &Graph{Blocks: make([]Block, MaxBlocks)}
+	back := &flowgraph.Graph{Blocks: make([]flowgraph.Block, flowgraph.MaxBlocks)}
 	for i := range back.Blocks {
-		back.Blocks[i] = Block{Freq: float64(i), Cost: 0.01, Successors: []int{min(i+1, MaxBlocks-1), max(1, i-1)}}
+		back.Blocks[i] = flowgraph.Block{Freq: float64(i), Cost: 0.01, Successors: []int{min(i+1, flowgraph.MaxBlocks-1), max(1, i-1)}}
 	}
-	for name, g := range map[string]*Graph{"nested": nested, "dense": dense, "back": back} {
+	for name, g := range map[string]*flowgraph.Graph{"nested": nested, "dense": dense, "back": back} {
 		begin := time.Now()
 		_, why := Select(g, Options{Invocations: 1, Target: 1e-6, Distance: 50})
 		t.Logf("%s: %s after %v, %d loops", name, why, time.Since(begin), len(g.Loops()))
@@ -180,8 +170,8 @@ func FuzzSelect(f *testing.F) {
 }
 
 // graphOf makes a graph of any bytes.
-func graphOf(data []byte) *Graph {
-	g := &Graph{}
+func graphOf(data []byte) *flowgraph.Graph {
+	g := &flowgraph.Graph{}
 	if len(data) == 0 {
 		return g
 	}
@@ -191,7 +181,7 @@ func graphOf(data []byte) *Graph {
 		if len(data) < 2 {
 			break
 		}
-		b := Block{Freq: float64(data[0]), Cost: float64(data[1])}
+		b := flowgraph.Block{Freq: float64(data[0]), Cost: float64(data[1])}
 		data = data[2:]
 		for len(data) >= 2 && len(b.Successors) < 3 && data[0]%3 != 0 {
 			b.Successors = append(b.Successors, int(binary.LittleEndian.Uint16(data)>>8)%(n+1))

@@ -1,8 +1,10 @@
-package place
+package placement
 
 import (
 	"container/heap"
 	"math"
+
+	"github.com/vmprof-agent/vmprof-agent/agent/collect/timing/flowgraph"
 )
 
 // paths are shortest paths between the beginnings of blocks (Dijkstra 1959). What a path costs is
@@ -19,7 +21,7 @@ type edge struct {
 
 // newPaths prepares paths along the edges of a graph, or against them: then from gives the costs of
 // ways to a block.
-func newPaths(g *Graph, against bool) *paths {
+func newPaths(g *flowgraph.Graph, against bool) *paths {
 	p := &paths{next: make([][]edge, len(g.Blocks))}
 	for b := range g.Blocks {
 		for _, s := range g.Blocks[b].Successors {

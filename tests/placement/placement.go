@@ -1,44 +1,23 @@
-// Package place chooses which loops of a method to time, and at which of their blocks: figure 2 of
+// Package placement chooses which loops of a method to time, and at which of their blocks: figure 2 of
 // Lau, Arnold, Hind and Calder, A Loop Correlation Technique to Improve Performance Auditing (PACT
 // 2007), sections 5.1 to 5.3.
 //
-//	points, why := place.Select(&graph, place.Default)
+//	points, why := placement.Select(&graph, placement.Default)
 //
 // Where it departs from the paper: loops are those of a forest that exists for all graphs,
 // irreducible ones included; a block is chosen once at most; distances to timing points count in
 // both directions, since either may follow the other. The entry and the exits of the method are no
 // timing points here: they come once in an invocation, and few invocations are the reason to time
-// loops.
-package place
+// loops. The profiler itself times every loop that has a safepoint; this says where the paper would.
+package placement
 
 import (
 	"cmp"
-	"errors"
-	"fmt"
 	"math"
 	"slices"
+
+	"github.com/vmprof-agent/vmprof-agent/agent/collect/timing/flowgraph"
 )
-
-// Bounds of a Graph. The time to choose is at most that of MaxBlocks shortest path searches, some
-// 100 ms.
-const (
-	MaxBlocks = 1 << 10
-	MaxEdges  = 1 << 13
-)
-
-// ErrGraph says that a graph is none: a successor does not exist, a number makes no sense, or a
-// bound is passed.
-var ErrGraph = errors.New("control flow graph is malformed or too large")
-
-// A Graph is the control flow graph of a method. Block 0 is the entry.
-type Graph struct{ Blocks []Block }
-
-// A Block is executed from its beginning to its end.
-type Block struct {
-	Freq       float64 // how often it is executed, in any unit
-	Cost       float64 // cost of one execution, in any unit: that of Options.Distance
-	Successors []int
-}
 
 // Options are the thresholds of the algorithm.
 type Options struct {
@@ -58,7 +37,7 @@ var Default = Options{Invocations: 0.05, Target: 0.05, Distance: 50}
 // A Point is a block at whose beginning to take the time.
 type Point struct {
 	Block int
-	Loop  int     // index in the result of Loops
+	Loop  int     // index in the result of Graph.Loops
 	Freq  float64 // normalized: the part of all block executions
 }
 
@@ -75,35 +54,8 @@ const (
 	Malformed     Verdict = "the graph is malformed or too large"
 )
 
-// Check returns an error wrapping ErrGraph if the graph is none.
-func (g *Graph) Check() error {
-	if len(g.Blocks) == 0 || len(g.Blocks) > MaxBlocks {
-		return fmt.Errorf("%d blocks: %w", len(g.Blocks), ErrGraph)
-	}
-	edges := 0
-	for i := range g.Blocks {
-		b := &g.Blocks[i]
-		edges += len(b.Successors)
-		if !sensible(b.Freq) || !sensible(b.Cost) {
-			return fmt.Errorf("block %d with frequency %g and cost %g: %w", i, b.Freq, b.Cost, ErrGraph)
-		}
-		for _, s := range b.Successors {
-			if s < 0 || s >= len(g.Blocks) {
-				return fmt.Errorf("block %d leads to %d of %d: %w", i, s, len(g.Blocks), ErrGraph)
-			}
-		}
-	}
-	if edges > MaxEdges {
-		return fmt.Errorf("%d edges: %w", edges, ErrGraph)
-	}
-	return nil
-}
-
-// sensible reports whether a number is one that sums of MaxBlocks numbers stay finite with.
-func sensible(v float64) bool { return v >= 0 && v <= math.MaxFloat64/MaxBlocks/2 }
-
 // Select is selectLoops of figure 2: the points, in the order of choice, and why there are no more.
-func Select(g *Graph, opt Options) ([]Point, Verdict) {
+func Select(g *flowgraph.Graph, opt Options) ([]Point, Verdict) {
 	if g.Check() != nil {
 		return nil, Malformed
 	}
@@ -138,7 +90,7 @@ func Select(g *Graph, opt Options) ([]Point, Verdict) {
 type selection struct {
 	opt     Options
 	freq    []float64 // normalized, by block
-	loops   []Loop
+	loops   []flowgraph.Loop
 	forward *paths
 	back    *paths
 	self    []float64 // distances of blocks to themselves, NaN if not known yet
@@ -147,7 +99,7 @@ type selection struct {
 	points  []Point
 }
 
-func newSelection(g *Graph, opt Options, freq []float64) *selection {
+func newSelection(g *flowgraph.Graph, opt Options, freq []float64) *selection {
 	n := len(g.Blocks)
 	s := &selection{
 		opt: opt, freq: freq, loops: g.Loops(), forward: newPaths(g, false), back: newPaths(g, true),
@@ -178,7 +130,7 @@ func (s *selection) findLoop(target float64) (Point, Verdict) {
 // selectBlock is selectBlock of figure 2: the block whose frequency is nearest to the target, of
 // those that are far enough from themselves and from all points. Blocks that are not executed would
 // never give a timing.
-func (s *selection) selectBlock(l *Loop, target float64) (int, bool) {
+func (s *selection) selectBlock(l *flowgraph.Loop, target float64) (int, bool) {
 	blocks := slices.DeleteFunc(slices.Clone(l.Blocks), func(b int) bool { return s.chosen[b] || s.freq[b] == 0 })
 	slices.SortFunc(blocks, func(a, b int) int {
 		return cmp.Or(cmp.Compare(math.Abs(s.freq[a]-target), math.Abs(s.freq[b]-target)), cmp.Compare(a, b))
