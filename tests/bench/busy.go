@@ -36,22 +36,14 @@ const busyBPFAim = 4700
 // used meanwhile.
 func (b bench) busy(ctx context.Context) ([]harness.Table, error) {
 	runs := []busyRun{{rate: busyRate, core: 0.007}, {rate: usualRate, core: 0.002}}
-	names := busyGuests
 	if b.how.cold {
-		runs, names = runs[:1], []string{"Xalan", "Xalan"} // Its iterations are short.
+		runs = runs[:1]
 	}
-	var guests []*suite.Guest
-	for _, name := range names {
-		guest, err := suite.Start(ctx, b.jdk, name)
-		if err != nil {
-			return nil, err
-		}
-		defer guest.Close()
-		guests = append(guests, guest)
-	}
-	if err := runAll(guests, b.warmUp); err != nil {
+	guests, err := b.startBusy(ctx)
+	if err != nil {
 		return nil, err
 	}
+	defer closeAll(guests)
 	// The first second names what is running; what a recording costs is what comes after.
 	for i := range runs {
 		cost, _, err := b.watch(ctx, profiler.Options{Frequency: runs[i].rate}, (*profiler.AgentRun).WaitSampling,
@@ -64,6 +56,33 @@ func (b bench) busy(ctx context.Context) ([]harness.Table, error) {
 		runs[i].cost = cost
 	}
 	return []harness.Table{{Marker: "busy", Table: busyTable(runs)}}, nil
+}
+
+// startBusy starts guests that keep two CPUs busy, and warms them up.
+func (b bench) startBusy(ctx context.Context) (guests []*suite.Guest, err error) {
+	names := busyGuests
+	if b.how.cold {
+		names = []string{"Xalan", "Xalan"} // Its iterations are short.
+	}
+	for _, name := range names {
+		guest, err := suite.Start(ctx, b.jdk, name)
+		if err != nil {
+			closeAll(guests)
+			return nil, err
+		}
+		guests = append(guests, guest)
+	}
+	if err := runAll(guests, b.warmUp); err != nil {
+		closeAll(guests)
+		return nil, err
+	}
+	return guests, nil
+}
+
+func closeAll(guests []*suite.Guest) {
+	for _, guest := range guests {
+		guest.Close()
+	}
 }
 
 func runFor(wall time.Duration) func(*suite.Guest) error {

@@ -8,6 +8,7 @@
 //	go run ./tests/bench -parts depth       # only what samples cost against the depth of the stack
 //	go run ./tests/bench -parts events -guests H2 -kinds alloc,lock
 //	go run ./tests/bench -parts growth,processes,jvms # only how the agent's own cost grows
+//	go run ./tests/bench -parts paired -against OTHER # two agents at once beside the same guests: ratios
 //	go run ./tests/bench -update            # also rewrites the tables in docs/measurements/performance.md that it measures
 //
 // It prints aims and whether they were reached, and fails only if something could not be measured:
@@ -41,6 +42,7 @@ var parts = []harness.Section[bench]{
 	},
 	{Name: "busy", Markers: []string{"busy"}, Aim: "0.7 % of a core, 0.2 % at 99 Hz; 50 MB; no sample lost",
 		Plan: harness.Always(bench.busy)},
+	{Name: "paired", Markers: []string{"paired"}, Aim: "none", Plan: harness.Always(bench.paired)},
 	{Name: "first", Markers: []string{"first"}, Aim: "0.4 s to the first named Java frame, 50 MB",
 		Plan: harness.Always(bench.first)},
 	{
@@ -82,9 +84,10 @@ func partName(p harness.Section[bench]) string { return p.Name }
 // An options is what the command line says.
 type options struct {
 	harness.Options
-	guests []string
-	rates  []int
-	parts  []harness.Section[bench]
+	against string // the other agent of the part paired; "" if that is this one
+	guests  []string
+	rates   []int
+	parts   []harness.Section[bench]
 
 	eventGuests    []string
 	clockGuests    []string
@@ -101,6 +104,7 @@ func parse(args []string) (options, error) {
 	guests := flags.String("guests", "Xalan,Jython,Javac,Luindex,H2",
 		"programs of the suite; the parts events, clocks and slowdown have their own unless this is set")
 	rates := flags.String("rates", "99,999,4000", "samples a second, of the part costs")
+	flags.StringVar(&o.against, "against", "", "the built agent with which the part paired compares (default: itself)")
 	names := flags.String("parts", harness.List(parts, partName), "what to measure")
 	kinds := flags.String("kinds", harness.List(eventKinds, eventKindName), "what is recorded, of the part events")
 	if err := flags.Parse(args); err != nil {
@@ -166,6 +170,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 type manner struct {
 	rounds   int           // rounds of off, agent, off, perf
 	segment  time.Duration // length of each of a round's four segments
+	paired   pairedManner
 	busy     time.Duration // length of the recording of two busy CPUs
 	starts   int           // starts of the agent, with a guest of many methods
 	cold     bool          // do not wait until the guests are warm
@@ -181,12 +186,14 @@ type manner struct {
 
 var (
 	longRun = manner{
-		rounds: 8, segment: 4 * time.Second, busy: 30 * time.Second, starts: 5, depth: longDepth, events: longEvents,
+		rounds: 8, segment: 4 * time.Second, busy: 30 * time.Second, paired: longPaired, starts: 5,
+		depth: longDepth, events: longEvents,
 		history: longHistory, clock: longClocks, growth: longGrowth, switches: longSwitches,
 		slowdown: longSlowdown, latency: longLatency,
 	}
 	shortRun = manner{
-		rounds: 1, segment: 500 * time.Millisecond, busy: 2 * time.Second, starts: 1, cold: true, depth: shortDepth,
+		rounds: 1, segment: 500 * time.Millisecond, busy: 2 * time.Second, paired: shortPaired, starts: 1,
+		cold: true, depth: shortDepth,
 		events: shortEvents, history: shortHistory, clock: shortClocks, growth: shortGrowth, switches: shortSwitches,
 		slowdown: shortSlowdown, latency: shortLatency,
 	}

@@ -1,0 +1,184 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os/exec"
+	"strings"
+	"time"
+
+	"github.com/vmprof-agent/vmprof-agent/tests/harness"
+	"github.com/vmprof-agent/vmprof-agent/tests/profiler"
+	"github.com/vmprof-agent/vmprof-agent/tests/report"
+	"github.com/vmprof-agent/vmprof-agent/tests/suite"
+)
+
+// pairedManner says how often two agents are compared, and for how long each time.
+type pairedManner struct {
+	rounds int
+	length time.Duration
+}
+
+var (
+	longPaired  = pairedManner{rounds: 8, length: 20 * time.Second}
+	shortPaired = pairedManner{rounds: 1, length: 2 * time.Second}
+)
+
+// A pairedLoad is what the machine does while two agents record all of it.
+type pairedLoad struct {
+	name  string
+	rate  int // samples a second of each CPU
+	build bool
+}
+
+// String is the load in a table.
+func (l pairedLoad) String() string { return fmt.Sprintf("%s, %d Hz", l.name, l.rate) }
+
+var pairedLoads = []pairedLoad{
+	{name: strings.Join(busyGuests, " and "), rate: busyRate},
+	{name: strings.Join(busyGuests, " and "), rate: usualRate},
+	{name: "two compilations of C, again and again", rate: busyRate, build: true},
+}
+
+// pairedFigures are what is compared.
+var pairedFigures = []struct {
+	name string
+	of   func(agentCost) float64
+}{
+	{"CPU time", func(c agentCost) float64 { return float64(c.cpu) }},
+	{"peak memory", func(c agentCost) float64 { return float64(c.rss) }},
+	{"BPF time a sample", func(c agentCost) float64 {
+		return harness.Per(float64(c.stats.BPFTime), float64(c.stats.Attempted))
+	}},
+}
+
+// paired has two agents record the same machine at the same time: what else the machine does hits
+// both alike, so that their ratio says more than two figures could. Without another agent it is
+// this one against itself.
+func (b bench) paired(ctx context.Context) ([]harness.Table, error) {
+	table := report.Table{Header: []string{"load", "figure", "this agent", "the other", "ratio"}}
+	loads := pairedLoads
+	if b.how.cold {
+		loads = loads[:1]
+	}
+	guests, err := b.startBusy(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer closeAll(guests)
+	for _, load := range loads {
+		var costs [2][]agentCost
+		for range b.how.paired.rounds {
+			pair, err := b.pair(ctx, load, guests)
+			if err != nil {
+				return nil, err
+			}
+			for i := range pair {
+				costs[i] = append(costs[i], pair[i])
+			}
+		}
+		for _, figure := range pairedFigures {
+			var ratios []float64
+			var sums [2]float64
+			for round := range costs[0] {
+				this, other := figure.of(costs[0][round]), figure.of(costs[1][round])
+				ratios = append(ratios, harness.Per(this, other))
+				sums[0], sums[1] = sums[0]+this, sums[1]+other
+			}
+			n := float64(len(ratios))
+			table.Add(load.String(), figure.name, figureText(figure.name, sums[0]/n, b.how.paired.length),
+				figureText(figure.name, sums[1]/n, b.how.paired.length), harness.RatioOf(ratios).String())
+		}
+	}
+	return []harness.Table{{Marker: "paired", Table: table}}, nil
+}
+
+// figureText writes the mean of a figure, of windows of that length.
+func figureText(name string, mean float64, length time.Duration) string {
+	switch name {
+	case "CPU time":
+		return fmt.Sprintf("%.2f %% of a core", 100*mean/float64(length))
+	case "peak memory":
+		return megabytes(uint64(mean)) + " MB"
+	}
+	return fmt.Sprintf("%.0f ns", mean)
+}
+
+// pair runs both agents once, and returns what this one and the other used.
+func (b bench) pair(ctx context.Context, load pairedLoad, guests []*suite.Guest) (costs [2]agentCost, err error) {
+	agents := [2]profiler.Agent{b.agent, {Path: cmp.Or(b.against, b.agent.Path)}}
+	var runs [2]*profiler.AgentRun
+	first := rand.N(2) // the one that starts later may find names in the page cache
+	for _, i := range []int{first, 1 - first} {
+		if runs[i], err = agents[i].Start(ctx, profiler.Options{Frequency: load.rate}); err != nil {
+			return costs, errors.Join(err, stopRuns(runs[:]))
+		}
+	}
+	for _, run := range runs {
+		if err := run.WaitSampling(); err != nil {
+			return costs, errors.Join(err, stopRuns(runs[:]))
+		}
+	}
+	work := func(wall time.Duration) error { return runAll(guests, runFor(wall)) }
+	if load.build {
+		work = compileFor
+	}
+	if err := work(time.Second); err != nil { // names what is running
+		return costs, errors.Join(err, stopRuns(runs[:]))
+	}
+	costs[0], err = during(runs[0], func() (err error) {
+		costs[1], err = during(runs[1], func() error { return work(b.how.paired.length) })
+		return err
+	})
+	if err != nil {
+		return costs, errors.Join(err, stopRuns(runs[:]))
+	}
+	for i, run := range runs {
+		recording, err := run.Stop()
+		if err != nil {
+			return costs, err
+		}
+		costs[i].stats = recording.Stats
+	}
+	return costs, nil
+}
+
+// stopRuns ends those that run, after an error.
+func stopRuns(runs []*profiler.AgentRun) (err error) {
+	for _, run := range runs {
+		if run != nil {
+			_, stopped := run.Stop()
+			err = errors.Join(err, stopped)
+		}
+	}
+	return err
+}
+
+// compiled is a program that takes a compiler some 20 ms.
+const compiled = `#include <stdio.h>
+int main(int n, char **v) { for (int i = 0; i < n; i++) printf("%s\n", v[i]); return 0; }
+`
+
+// compileFor compiles small programs, two at a time, for that long.
+func compileFor(wall time.Duration) error {
+	ctx, cancel := context.WithTimeout(context.Background(), wall)
+	defer cancel()
+	results := make(chan error, 2)
+	for range cap(results) {
+		go func() {
+			for ctx.Err() == nil {
+				cc := exec.Command("cc", "-x", "c", "-O2", "-c", "-o", "/dev/null", "-")
+				cc.Stdin = strings.NewReader(compiled)
+				if text, err := cc.CombinedOutput(); err != nil {
+					results <- fmt.Errorf("compile: %w\n%s", err, text)
+					return
+				}
+			}
+			results <- nil
+		}()
+	}
+	return errors.Join(<-results, <-results)
+}
