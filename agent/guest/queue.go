@@ -23,7 +23,8 @@ type queue struct {
 	timers  map[*time.Timer]struct{} // timers of submitLater
 	closed  bool
 	work    func(*Process)
-	changed *sync.Cond     // waiting, state or lost changed
+	ready   *sync.Cond     // waiting has one more, or closed changed: workers wait for it
+	changed *sync.Cond     // state or lost changed
 	wg      sync.WaitGroup // workers that have not been replaced
 }
 
@@ -40,7 +41,7 @@ const (
 func newQueue(workers int, work func(*Process)) *queue {
 	q := &queue{work: work, state: map[*Process]workState{}, lost: map[*Process]struct{}{},
 		timers: map[*time.Timer]struct{}{}}
-	q.changed = sync.NewCond(&q.mu)
+	q.ready, q.changed = sync.NewCond(&q.mu), sync.NewCond(&q.mu)
 	q.start(workers)
 	return q
 }
@@ -86,12 +87,17 @@ func (q *queue) submit(p *Process) {
 	defer q.mu.Unlock()
 	switch q.state[p] {
 	case idle:
-		q.state[p] = queued
-		q.waiting = append(q.waiting, p)
+		q.enqueue(p)
 	case working:
 		q.state[p] = again
 	}
-	q.changed.Broadcast()
+}
+
+// enqueue adds p to the queue, and wakes a worker; the lock is held.
+func (q *queue) enqueue(p *Process) {
+	q.state[p] = queued
+	q.waiting = append(q.waiting, p)
+	q.ready.Signal()
 }
 
 // submitLater is submit after d, unless the queue was closed by then.
@@ -117,7 +123,7 @@ func (q *queue) run() (replaced bool) {
 	defer q.mu.Unlock()
 	for !replaced {
 		for len(q.waiting) == 0 && !q.closed {
-			q.changed.Wait()
+			q.ready.Wait()
 		}
 		if q.closed {
 			return false
@@ -129,8 +135,7 @@ func (q *queue) run() (replaced bool) {
 		_, replaced = q.lost[p]
 		delete(q.lost, p)
 		if q.state[p] == again {
-			q.state[p] = queued
-			q.waiting = append(q.waiting, p)
+			q.enqueue(p)
 		} else {
 			delete(q.state, p)
 		}
@@ -180,6 +185,7 @@ func (q *queue) close() {
 		timer.Stop() // it would keep all processes in memory
 	}
 	clear(q.timers)
+	q.ready.Broadcast()
 	q.changed.Broadcast()
 	q.mu.Unlock()
 	q.wg.Wait()

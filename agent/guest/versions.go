@@ -78,6 +78,7 @@ type versions struct {
 	sampled   map[uint32]*version // by compile id
 	announced map[uint32]*CodeVersion
 	beyond    uint64 // sampled versions for which there was no room
+	full      bool   // as of the last look none was given up, so that there is no room for more
 
 	// The worker's.
 	order []uint32      // order of announced: a ring once it is full
@@ -147,19 +148,27 @@ func (p *Process) codeMapping(g *VM, site vmruntime.Site, frames []vmruntime.Fra
 	return v.mapping
 }
 
-// room makes room for a sampled version, if there is one that was given up.
+// room makes room for a sampled version, if there are some that were given up: many at once, as
+// each new frame asks for it.
 func (vs *versions) room() bool {
 	if len(vs.sampled) < MaxVersions {
 		return true
 	}
-	var oldest uint32
-	for id, v := range vs.sampled {
-		if v.Until != 0 && (oldest == 0 || v.Until < vs.sampled[oldest].Until) {
-			oldest = id
+	if vs.full {
+		return false
+	}
+	var gone []*version
+	for _, v := range vs.sampled {
+		if v.Until != 0 {
+			gone = append(gone, v)
 		}
 	}
-	delete(vs.sampled, oldest)
-	return oldest != 0
+	slices.SortFunc(gone, func(a, b *version) int { return cmp.Compare(a.Until, b.Until) })
+	for _, v := range gone[:min(len(gone), max(MaxVersions/16, 1))] {
+		delete(vs.sampled, v.Version)
+	}
+	vs.full = len(gone) == 0
+	return !vs.full
 }
 
 // describe reads a version that is sampled for the first time.
@@ -400,6 +409,7 @@ func (vs *versions) refresh(reader vmruntime.VersionReader) error {
 	}
 	traps, err := reader.Traps(trapping(ended))
 	vs.change(func() {
+		vs.full = false
 		for i, v := range list {
 			switch states[i] {
 			case vmruntime.CodeUnknown:
