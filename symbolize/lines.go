@@ -4,6 +4,7 @@ import (
 	"io"
 	"unique"
 
+	"github.com/vmprof-agent/vmprof-agent/elffile/pclntab"
 	"github.com/vmprof-agent/vmprof-agent/symbolize/symbol"
 )
 
@@ -39,12 +40,30 @@ func (o *Object) Lines(r io.ReaderAt, m symbol.Mapping, addr uint64) ([]symbol.F
 	if err != nil {
 		return nil, err
 	}
+	return o.lineFrames(m, addr, found), nil
+}
+
+// KnownLines is Lines without a file, for an address that it was asked for before; ok is false if it
+// was not, or if that is forgotten.
+func (o *Object) KnownLines(m symbol.Mapping, addr uint64) (frames []symbol.Frame, ok bool) {
+	if !o.HasLines() || addr < m.Start || addr >= m.Limit {
+		return nil, false
+	}
+	bias, err := o.segments.Bias(m.Start, m.Offset)
+	if err != nil {
+		return nil, false
+	}
+	found, ok := o.lines.Known(addr - bias)
+	return o.lineFrames(m, addr, found), ok
+}
+
+// lineFrames are the frames that were found at addr.
+func (o *Object) lineFrames(m symbol.Mapping, addr uint64, found []pclntab.Frame) (frames []symbol.Frame) {
 	m.File = symbol.CleanName(m.File)
 	if m.BuildID == "" {
 		m.BuildID = o.buildID
 	}
 	mapping := unique.Make(m)
-	var frames []symbol.Frame
 	for i, f := range found {
 		name := symbol.CleanName(f.Function)
 		frames = append(frames, symbol.Frame{
@@ -52,5 +71,5 @@ func (o *Object) Lines(r io.ReaderAt, m symbol.Mapping, addr uint64) ([]symbol.F
 			Kind: symbol.KindNative, Inlined: i < len(found)-1, Mapping: mapping, Address: addr,
 		})
 	}
-	return frames, nil
+	return frames
 }

@@ -29,6 +29,9 @@ func (rs *Resolver) nameLines(
 	if !o.HasLines() {
 		return nil
 	}
+	if frames, ok := o.KnownLines(at, pc); ok {
+		return frames
+	}
 	source := rs.source(p, m)
 	if source == nil {
 		return nil

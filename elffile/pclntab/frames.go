@@ -6,9 +6,26 @@ import (
 )
 
 // Frames returns the functions at an address of the file, innermost first: all but the last are
-// inlined. r reads the file that the table is of. There are none where no function of Go is.
+// inlined. r reads the file that the table is of. There are none where no function of Go is. The
+// caller must not change them.
 func (t *Table) Frames(r io.ReaderAt, address uint64) ([]Frame, error) {
-	r = &bounded{r, maxLookup}
+	if frames, ok := t.Known(address); ok {
+		return frames, nil
+	}
+	l := newLookup(r)
+	defer l.end()
+	frames, err := t.framesAt(l, address)
+	if err == nil {
+		t.known.add(address, frames)
+	}
+	return frames, err
+}
+
+// Known returns what Frames returned for an address, if that is still remembered.
+func (t *Table) Known(address uint64) (frames []Frame, ok bool) { return t.known.get(address) }
+
+// framesAt reads the frames at an address.
+func (t *Table) framesAt(r io.ReaderAt, address uint64) ([]Frame, error) {
 	f, ok, err := t.find(r, address)
 	if err != nil || !ok {
 		return nil, err
@@ -52,12 +69,13 @@ func (t *Table) Frames(r io.ReaderAt, address uint64) ([]Frame, error) {
 // an address of the file, before that instruction: 0 where the return address is on top of the
 // stack. ok is false if that is not known.
 func (t *Table) StackBytes(r io.ReaderAt, address uint64) (n int, ok bool, err error) {
-	r = &bounded{r, maxLookup}
-	f, ok, err := t.find(r, address)
+	l := newLookup(r)
+	defer l.end()
+	f, ok, err := t.find(l, address)
 	if err != nil || !ok {
 		return 0, false, err
 	}
-	v, err := t.value(r, &f, f.stack, uint32(address-t.text))
+	v, err := t.value(l, &f, f.stack, uint32(address-t.text))
 	return int(v), err == nil && v >= 0, err
 }
 

@@ -79,32 +79,6 @@ func (t *Table) function(r io.ReaderAt, i uint32) (f function, err error) {
 	return f, nil
 }
 
-// find returns the function around an address of the file.
-func (t *Table) find(r io.ReaderAt, address uint64) (f function, ok bool, err error) {
-	if address < t.text || address-t.text >= uint64(t.size) {
-		return f, false, nil
-	}
-	pc := uint32(address - t.text)
-	low, high := uint32(0), t.count // functions below low begin at pc or before it, those from high on behind it
-	for low < high {
-		middle := low + (high-low)/2
-		begin, _, err := t.entry(r, middle)
-		if err != nil {
-			return f, false, err
-		}
-		if begin <= pc {
-			low = middle + 1
-		} else {
-			high = middle
-		}
-	}
-	if low == 0 {
-		return f, false, nil
-	}
-	f, err = t.function(r, low-1)
-	return f, err == nil && pc < f.end, err
-}
-
 // value returns what a table of a function has for pc; -1 if it has nothing. Such a table is a list
 // of differences, of a value and of the pc up to which it holds, in varints of seven bits a byte.
 func (t *Table) value(r io.ReaderAt, f *function, table uint32, pc uint32) (int32, error) {

@@ -4,8 +4,9 @@
 //	table, err := pclntab.Find(elf)              // elffile.ErrNotFound: not a Go program
 //	frames, err := table.Frames(file, address)   // innermost first, as runtime/pprof has them
 //
-// A Table holds a few numbers only: what it is asked for is read from the file, some hundred bytes
-// for an address. The tables of a program take megabytes, and a profile needs little of them.
+// A Table holds a few numbers: what it is asked for is read from the file, some kilobytes for an
+// address, and the last answers are kept. The tables of a program take megabytes, and a profile needs
+// little of them.
 //
 // The layout is not documented. It is that of cmd/link and of the runtime's symtab.go and
 // symtabinl.go, from Go 1.18 on; earlier programs have no table here. What changed since:
@@ -44,7 +45,8 @@ type Frame struct {
 	StartLine int // first line of the function; 0 in programs built by Go 1.18 and 1.19
 }
 
-// A Table says where the tables of a program are. It is immutable.
+// A Table says where the tables of a program are, and remembers some of what was found in them. It
+// may be used by several goroutines.
 type Table struct {
 	text    uint64 // the address that functions count from
 	size    uint32 // bytes of code behind it
@@ -58,6 +60,8 @@ type Table struct {
 	inlined  int64 // offset in the file that trees of inlined calls count from; 0 if it is not known
 	begun    bool  // the table has the lines on which functions begin
 	treeSize int64 // bytes of an inlined call
+
+	known known
 }
 
 // The first bytes of the table of Go 1.18 and 1.19, and of Go from 1.20 on.
@@ -135,19 +139,6 @@ func readFull(r io.ReaderAt, p []byte, at int64) error {
 		return fmt.Errorf("read %d bytes at offset %#x: %w", len(p), at, err)
 	}
 	return nil
-}
-
-// bounded reads a file for one lookup.
-type bounded struct {
-	r    io.ReaderAt
-	left int // bytes
-}
-
-func (b *bounded) ReadAt(p []byte, at int64) (int, error) {
-	if b.left -= len(p); b.left < 0 {
-		return 0, malformed("more than %d bytes for one address", maxLookup)
-	}
-	return b.r.ReadAt(p, at)
 }
 
 // textAt returns a text that ends in a NUL, cut at so many bytes.

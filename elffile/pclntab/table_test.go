@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"flag"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -83,6 +84,7 @@ func compareWithRuntime(t *testing.T, toolchain string, args ...string) {
 		if err != nil {
 			t.Fatalf("%#x: %v", pc, err)
 		}
+		got = slices.Clone(got)
 		for i := range got {
 			if generic, _, ok := strings.Cut(got[i].Function, "["); ok {
 				got[i].Function = generic + "[...]"
@@ -162,4 +164,52 @@ func find1(t *testing.T, table *Table, file *os.File, name string) uint64 {
 	}
 	t.Fatalf("no function %s", name)
 	return 0
+}
+
+// A countingReader counts what is read of a file.
+type countingReader struct {
+	io.ReaderAt
+	reads int
+}
+
+func (c *countingReader) ReadAt(p []byte, at int64) (int, error) {
+	c.reads++
+	return c.ReaderAt.ReadAt(p, at)
+}
+
+// An address takes a few reads, whatever the size of the program, and none if it is asked for again.
+func TestReadsOfAnAddress(t *testing.T) {
+	file, table := open(t, build(t, "local"))
+	c := &countingReader{ReaderAt: file}
+	var addresses []uint64
+	for i := uint32(0); i < table.count; i += 5 {
+		f, err := table.function(file, i)
+		if err != nil {
+			t.Fatal(err)
+		}
+		addresses = append(addresses, table.text+uint64(f.entry+f.end)/2)
+	}
+	ask := func(list []uint64) float64 {
+		c.reads = 0
+		for _, address := range list {
+			if frames, err := table.Frames(c, address); err != nil || len(frames) == 0 {
+				t.Fatalf("%#x: %v, %v", address, frames, err)
+			}
+		}
+		return float64(c.reads) / float64(len(list))
+	}
+	ask(addresses) // what searches begin with is known from then on
+	last := addresses[len(addresses)-maxKnown/4:]
+	if reads := ask(last); reads != 0 {
+		t.Errorf("%.1f reads for an address that is known", reads)
+	}
+	table.known.frames = [2]map[uint64][]Frame{}
+	reads := ask(addresses)
+	t.Logf("%.1f reads for one of %d addresses of %d functions", reads, len(addresses), table.count)
+	if reads > 10 { // the block with the function, its record, its values, an inlined call, and names
+		t.Errorf("%.1f reads for an address", reads)
+	}
+	if n := len(table.known.frames[0]) + len(table.known.frames[1]); n > 2*maxKnown {
+		t.Errorf("the frames at %d addresses are kept", n)
+	}
 }
