@@ -6,6 +6,7 @@ import (
 	"math"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 	"testing"
@@ -98,9 +99,10 @@ func TestRecordAgainst(t *testing.T) {
 	mustSucceed(t, "record", "-p", pid, "-d", "3", "--window=0.1", "-o", before)
 	got := mustSucceed(t, "record", "-p", pid, "-d", "3", "--window=0.1", "--against="+before, "--per=600", "-o", after)
 	_, compared, _ := strings.Cut(got.stdout, "A: "+before+"; B: "+after+"\n")
-	for _, want := range []string{" ms of CPU per unit ", "30 + 30 windows",
+	// On a busy machine a program may not run in some windows.
+	for _, want := range []string{" ms of CPU per unit ", `[1-9]\d? \+ [1-9]\d? windows`,
 		"run-to-run JIT variation is not included"} {
-		if !strings.Contains(strings.Join(strings.Fields(compared), " "), want) {
+		if !regexp.MustCompile(want).MatchString(strings.Join(strings.Fields(compared), " ")) {
 			t.Errorf("no %q in\n%s", want, got.stdout)
 		}
 	}

@@ -50,7 +50,7 @@ func (r *duelResult) judge(change float64, d audit.Difference) {
 	switch {
 	case d.Verdict == audit.More && change > leastGap-clocks, d.Verdict == audit.Less && change < clocks-leastGap,
 		d.Verdict == audit.Same && math.Abs(change) < leastGap+clocks, d.Verdict == audit.Undecided &&
-			math.Abs(change) < mustFind:
+			(math.Abs(change) < mustFind || r.runs == 1): // one run of a busy machine may not decide
 		r.right++
 	default:
 		r.wrong++

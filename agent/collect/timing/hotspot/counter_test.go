@@ -133,7 +133,9 @@ func TestLiveCounter(t *testing.T) {
 			share := got.Observed.Seconds() / got.Time.Seconds()
 			t.Logf("%s: %.0f ± %.0f calls, %.0f in truth, %.1f %% of the time observed", test.name, got.Calls,
 				got.Error, truth, 100*share)
-			if test.whole == (share < 0.5) { // a trap takes longer while other virtual machines are busy
+			// A trap takes longer while other virtual machines are busy, and calls are rarer while
+			// other programs are.
+			if test.whole && share < 0.5 || !test.whole && share > 0.9 {
 				t.Errorf("%s: %.1f %% of the time was observed", test.name, 100*share)
 			}
 			calls := got.Profile(m)
