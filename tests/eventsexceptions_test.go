@@ -14,7 +14,8 @@ import (
 
 // Exceptions by class and by the method that creates them are those of the program: each one where
 // the budget has room. A burst for which it has none is observed part of the time: their shares are
-// right, and the sum is not called exact unless it is. Those without a stack trace are not counted, and the profile says so.
+// right, and the sum is not called exact unless it is. Those without a stack trace are not counted,
+// and the profile says so.
 func TestRecordExceptions(t *testing.T) {
 	needs.Root(t, "sampling")
 	for _, jdk := range append(needs.Fetched(t, "8"), needs.JDKs(t)...) {

@@ -153,12 +153,12 @@ func chainOf(frames []vmruntime.Frame) string {
 // (PcDescContainer::find_pc_desc, approximate).
 func (c *code) nearest(pc uint64) []vmruntime.Frame {
 	if c.scopes == nil || int32(pc-c.begin) < c.frameComplete {
-		return []vmruntime.Frame{c.frame(c.own, -1, 0)}
+		return []vmruntime.Frame{c.frame(c.own)}
 	}
 	i := slices.IndexFunc(c.scopes.Positions,
 		func(at debuginfo.Position) bool { return at.Offset >= int32(pc-c.begin) })
 	if i < 0 || c.scopes.Positions[i].Scope == debuginfo.NoScope {
-		return []vmruntime.Frame{c.frame(c.own, -1, 0)}
+		return []vmruntime.Frame{c.frame(c.own)}
 	}
 	return c.frames(c.begin+uint64(c.scopes.Positions[i].Offset), false)
 }

@@ -304,7 +304,7 @@ func (r *methodSearch) readTables(klasses []uint64) error {
 			}
 		}
 	}
-	reads, err := r.follow(all, r.readConstMethods, r.readPools)
+	reads, err := r.follow(all, methodRound{r.pools})
 	if err != nil {
 		return err
 	}

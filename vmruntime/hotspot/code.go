@@ -1,7 +1,6 @@
 package hotspot
 
 import (
-	"cmp"
 	"fmt"
 
 	"github.com/vmprof-agent/vmprof-agent/vmruntime"
@@ -15,10 +14,10 @@ type code struct {
 	begin, end    uint64
 	frameComplete int32 // bytes
 	tier          vmruntime.Tier
-	own           *source          // what was compiled
-	ownLine       int              // line of its first bytecode
+	own           *method          // what was compiled
 	scopes        *debuginfo.Table // nil for wrappers of native methods, and if this VM's cannot be read
-	sources       []*source        // by scopes.Methods
+	methods       []*method        // by scopes.Methods
+	bias          uint32           // bias of UNSIGNED5 in line tables
 
 	blob       codecache.Blob        // as it was when it was read
 	method     uint64                // address of what was compiled
@@ -26,11 +25,15 @@ type code struct {
 	introduced bool                  // Process.callers knows the methods
 }
 
-// bytes is about how much memory c holds, without the methods, which it shares.
+// bytes is about how much memory c holds. It shares the methods with others, but may be the last one
+// that has their lines.
 func (c *code) bytes() int {
 	n := 384
 	if c.scopes != nil {
-		n += 8*len(c.scopes.Positions) + 16*len(c.scopes.Scopes) + 16*len(c.scopes.Methods)
+		n += 8*len(c.scopes.Positions) + 12*len(c.scopes.Scopes) + 16*len(c.scopes.Methods)
+		for _, m := range c.methods {
+			n += len(m.lines)
+		}
 		n += 8 * len(c.scopes.Evidence)
 		n += 8 * len(c.scopes.Positions) // a tree, if one is asked for later
 	}
@@ -105,17 +108,12 @@ func (p *Process) decodeHeader(addr uint64, header []byte, version uint32) (code
 
 // decode reads what the header leads to: debug information, and the names of all methods in it.
 func (p *Process) decode(header []byte, b codecache.Blob, at methodsAt) (*code, error) {
-	c := &code{begin: b.Begin, end: b.End, frameComplete: b.FrameComplete, tier: b.Tier(), method: b.Method, blob: b}
+	c := &code{begin: b.Begin, end: b.End, frameComplete: b.FrameComplete, tier: b.Tier(), method: b.Method, blob: b,
+		bias: p.version.unsigned5Bias()}
 	addrs := []uint64{b.Method}
 	if p.kinds.Lookup(b.Name) == codecache.KindNMethod && p.schema.scopes.Known() {
-		var raw debuginfo.RawScopes
-		var known evidence
-		var err, evidenceErr error
-		p.memory.Together(
-			func() { raw, err = debuginfo.Read(p.memory, &p.schema.scopes, b.Addr, header) },
-			func() { known, evidenceErr = p.readEvidence(b, header) },
-		)
-		if err := cmp.Or(err, evidenceErr); err != nil {
+		raw, known, err := p.readScopes(b, header)
+		if err != nil {
 			return nil, err
 		}
 		if c.scopes, err = debuginfo.Decode(raw, p.version.unsigned5Bias()); err != nil {
@@ -133,34 +131,19 @@ func (p *Process) decode(header []byte, b codecache.Blob, at methodsAt) (*code, 
 	if err != nil {
 		return nil, err
 	}
-	own := methods[b.Method]
-	if own == nil {
+	if c.own = methods[b.Method]; c.own == nil {
 		return nil, fmt.Errorf("method at %#x: %w", b.Method, vmruntime.ErrMalformed)
 	}
-	c.own, c.ownLine = own.source, debuginfo.LineOf(own.lines, 0, p.version.unsigned5Bias())
-	return c, c.resolve(methods, p.version.unsigned5Bias())
-}
-
-// resolve fills in what comes from the inlined methods: names and lines.
-func (c *code) resolve(methods map[uint64]*method, bias uint32) error {
 	if c.scopes == nil {
-		return nil
+		return c, nil
 	}
-	lines := make([][]byte, len(c.scopes.Methods))
-	c.sources = make([]*source, len(c.scopes.Methods))
+	c.methods = make([]*method, len(c.scopes.Methods))
 	for i, addr := range c.scopes.Methods {
-		m := methods[addr]
-		if m == nil {
-			return fmt.Errorf("inlined method at %#x: %w", addr, vmruntime.ErrMalformed)
+		if c.methods[i] = methods[addr]; c.methods[i] == nil {
+			return nil, fmt.Errorf("inlined method at %#x: %w", addr, vmruntime.ErrMalformed)
 		}
-		c.sources[i], lines[i] = m.source, m.lines
 	}
-	for i := range c.scopes.Scopes {
-		s := &c.scopes.Scopes[i]
-		// -1, before the first bytecode, counts as 0
-		s.Line = int32(debuginfo.LineOf(lines[s.Method], max(int(s.BCI), 0), bias))
-	}
-	return nil
+	return c, nil
 }
 
 // frames names the place at pc, innermost first. exact says that pc was sampled; otherwise it is a
@@ -168,9 +151,9 @@ func (c *code) resolve(methods map[uint64]*method, bias uint32) error {
 func (c *code) frames(pc uint64, exact bool) []vmruntime.Frame {
 	at := c.placeOf(pc, exact)
 	if at.Scope == debuginfo.NoScope {
-		leaf := c.frame(c.own, -1, 0)
+		leaf := c.frame(c.own)
 		if at.Located {
-			leaf.Line = c.ownLine
+			leaf.Line = c.lineOf(c.own, 0)
 		}
 		leaf.Approximate = !at.Recorded && c.tier != vmruntime.TierNative && !c.own.leaf
 		return []vmruntime.Frame{leaf}
@@ -178,13 +161,15 @@ func (c *code) frames(pc uint64, exact bool) []vmruntime.Frame {
 	var frames []vmruntime.Frame
 	for i := at.Scope; i != debuginfo.NoScope && len(frames) < debuginfo.MaxInlining; {
 		s := c.scopes.Scopes[i]
-		frames = append(frames, c.frame(c.sources[s.Method], int(s.BCI), int(s.Line)))
+		m := c.methods[s.Method]
+		frame := c.frame(m)
+		if at.Located || len(frames) > 0 {
+			frame.BCI, frame.Line = int(s.BCI), c.lineOf(m, int(s.BCI))
+		}
+		frames = append(frames, frame)
 		i = s.Sender
 	}
-	if !at.Located {
-		frames[0].BCI, frames[0].Line = -1, 0
-	}
-	frames[0].Approximate = !at.Recorded && !c.sources[c.scopes.Scopes[at.Scope].Method].leaf
+	frames[0].Approximate = !at.Recorded && !c.methods[c.scopes.Scopes[at.Scope].Method].leaf
 	return frames
 }
 
@@ -224,13 +209,16 @@ func (c *code) placeOf(pc uint64, exact bool) debuginfo.Place {
 	return c.scopes.At(offset)
 }
 
-func (c *code) frame(from *source, bci, line int) vmruntime.Frame {
+// lineOf is the line of a bytecode index of a method. -1, before the first bytecode, counts as 0.
+func (c *code) lineOf(m *method, bci int) int { return debuginfo.LineOf(m.lines, max(bci, 0), c.bias) }
+
+// frame is a frame of a method, somewhere in it.
+func (c *code) frame(from *method) vmruntime.Frame {
 	return vmruntime.Frame{
 		Function:  from.function,
 		Signature: from.signature,
 		File:      from.file,
-		Line:      line,
-		BCI:       bci,
+		BCI:       -1,
 		Tier:      c.tier,
 	}
 }

@@ -146,9 +146,9 @@ func (p *Process) codeAt(site vmruntime.Site) (*code, error) {
 	}
 	if !c.introduced {
 		c.introduced = true
-		p.introduce(c.method, c.own)
-		for i, from := range c.sources {
-			p.introduce(c.scopes.Methods[i], from)
+		p.introduce(c.method, c.own.source)
+		for i, from := range c.methods {
+			p.introduce(c.scopes.Methods[i], from.source)
 		}
 	}
 	return c, nil

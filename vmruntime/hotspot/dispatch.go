@@ -97,7 +97,7 @@ func (r klassReader) readHolders(reads []klassRead) error {
 	for _, d := range reads {
 		asked = append(asked, d.Method)
 	}
-	methods, err := r.follow(asked, r.readConstMethods, r.readPools)
+	methods, err := r.follow(asked, methodRound{r.pools})
 	if err != nil {
 		return err
 	}

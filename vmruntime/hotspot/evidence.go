@@ -21,43 +21,79 @@ const maxScannedCode = 1 << 20
 // An evidence is what is known of the instructions of a compilation besides its debug information.
 // What could not be read is nil.
 type evidence struct {
-	safepoints   map[int32]bool // by offset
-	instructions []byte         // instructions of the code, if they may be searched
-	checks       []byte         // its table of implicit null checks
+	safepoints   offsets // with a map of the references there
+	instructions []byte  // instructions of the code, if they may be searched
+	checks       []byte  // its table of implicit null checks
 }
 
-// readEvidence reads the evidence on b.
-func (p *Process) readEvidence(b codecache.Blob, header []byte) (e evidence, err error) {
-	var err1, err2, err3 error
-	readSafepoints := func() { e.safepoints, err1 = p.safepoints(header) }
-	size := b.End - b.Begin
-	if b.Tier() != vmruntime.TierC2 || runtime.GOARCH != "amd64" || size > maxScannedCode || p.complete &&
-		!p.safepointsOnly {
-		readSafepoints()
-		return e, err1
-	}
-	p.memory.Together(
-		readSafepoints,
-		func() {
-			var code vmstructs.Batch
-			code.Add(b.Begin, size)
-			if err2 = code.Read(p.memory.Mem); err2 == nil {
-				if all, ok := code.Bytes(0); ok {
+// offsets are some in the code of a compilation, ascending; nil if they are not known.
+type offsets []int32
+
+func (o offsets) contains(offset int32) bool {
+	_, found := slices.BinarySearch(o, offset)
+	return found
+}
+
+// readScopes reads the debug information of b, and the evidence on its instructions.
+func (p *Process) readScopes(b codecache.Blob, header []byte) (raw debuginfo.RawScopes, e evidence, err error) {
+	maps, checks := p.oopMaps(header), table{}
+	needs := []vmstructs.Need{p.schema.scopes.Need(b.Addr, header, &raw, &err), maps.needCount}
+	if size := b.End - b.Begin; b.Tier() == vmruntime.TierC2 && runtime.GOARCH == "amd64" && size <= maxScannedCode &&
+		(!p.complete || p.safepointsOnly) {
+		needs = append(needs, func(batch *vmstructs.Batch) func() {
+			at := len(batch.Ranges)
+			batch.Add(b.Begin, size)
+			return func() {
+				if all, ok := batch.Bytes(at); ok {
 					e.instructions = all
 				}
 			}
-		},
-		func() {
-			if s := &p.schema.scopes; s.ImplicitChecks.Known {
-				base := b.Addr
-				if s.Immutable.Known {
-					base = s.Immutable.Read(header)
-				}
-				e.checks, err3 = p.table(base+s.ImplicitChecks.Read(header), 4, implicitPair)
+		})
+		if s := &p.schema.scopes; s.ImplicitChecks.Known {
+			base := b.Addr
+			if s.Immutable.Known {
+				base = s.Immutable.Read(header)
 			}
-		},
-	)
-	return e, cmp.Or(err1, err2, err3)
+			checks = table{addr: base + s.ImplicitChecks.Read(header), header: 4, entry: implicitPair}
+			needs = append(needs, checks.needCount)
+		}
+	}
+	if gathered := p.memory.Gather(needs...); gathered != nil || err != nil {
+		return raw, e, cmp.Or(gathered, err)
+	}
+	if err := p.memory.Gather(maps.needEntries, checks.needEntries); err != nil {
+		return raw, e, err
+	}
+	e.safepoints, e.checks = safepointsIn(maps.entries), checks.entries
+	return raw, e, nil
+}
+
+// A table is entries behind a header that begins with their number, 32 bits. They are nil if they
+// cannot be read.
+type table struct {
+	addr, header, entry uint64 // where it is, and sizes in bytes; 0 if it is not known
+	count               uint64
+	entries             []byte
+}
+
+func (t *table) needCount(b *vmstructs.Batch) func() {
+	at := len(b.Ranges)
+	b.Add(t.addr, 4)
+	return func() {
+		if n, ok := b.Word(at); ok && n <= debuginfo.MaxPositions {
+			t.count = n
+		}
+	}
+}
+
+func (t *table) needEntries(b *vmstructs.Batch) func() {
+	at := len(b.Ranges)
+	b.Add(t.addr+t.header, t.count*t.entry)
+	return func() {
+		if entries, ok := b.Bytes(at); ok && t.count > 0 {
+			t.entries = entries
+		}
+	}
 }
 
 // weigh finds out what t's positions say, and what else is known of the instructions of b.
@@ -66,11 +102,13 @@ func (p *Process) weigh(t *debuginfo.Table, b codecache.Blob, known evidence) er
 	t.Complete = p.complete
 	if p.safepointsOnly {
 		t.Positions = slices.DeleteFunc(t.Positions,
-			func(at debuginfo.Position) bool { return at.Scope != debuginfo.NoScope && !safepoints[at.Offset] })
+			func(at debuginfo.Position) bool {
+				return at.Scope != debuginfo.NoScope && !safepoints.contains(at.Offset)
+			})
 		t.Evidence, t.Complete = t.Positions, false
 	} else if safepoints != nil {
 		t.Complete = t.Complete || slices.ContainsFunc(t.Positions, func(at debuginfo.Position) bool {
-			return at.Scope != debuginfo.NoScope && !safepoints[at.Offset]
+			return at.Scope != debuginfo.NoScope && !safepoints.contains(at.Offset)
 		})
 	}
 	switch {
@@ -96,21 +134,34 @@ func (p *Process) weigh(t *debuginfo.Table, b codecache.Blob, known evidence) er
 // safepoints are the offsets in a compilation that have a map of the references there; nil if they
 // are not known. They are what is recorded without DebugNonSafepoints, or while an agent of JVMTI
 // asked for compiled methods to be announced.
-func (p *Process) safepoints(header []byte) (map[int32]bool, error) {
+func (p *Process) safepoints(header []byte) (offsets, error) {
+	maps := p.oopMaps(header)
+	if err := p.memory.Gather(maps.needCount); err != nil {
+		return nil, err
+	}
+	if err := p.memory.Gather(maps.needEntries); err != nil {
+		return nil, err
+	}
+	return safepointsIn(maps.entries), nil
+}
+
+// oopMaps is the table of the maps of references of a compilation.
+func (p *Process) oopMaps(header []byte) table {
 	s := &p.schema.scopes
 	set := s.OopMaps.Read(header)
 	if set == 0 || !s.OopMapCount.Known || s.OopMapsHeader != oopMapPair {
-		return nil, nil
+		return table{}
 	}
-	pairs, err := p.table(set, s.OopMapsHeader, oopMapPair)
-	if err != nil || pairs == nil {
-		return nil, err
-	}
-	offsets := make(map[int32]bool, len(pairs)/oopMapPair)
+	return table{addr: set, header: s.OopMapsHeader, entry: oopMapPair}
+}
+
+// safepointsIn are the offsets in entries of such a table.
+func safepointsIn(pairs []byte) (list offsets) {
 	for ; len(pairs) >= oopMapPair; pairs = pairs[oopMapPair:] {
-		offsets[int32(binary.LittleEndian.Uint32(pairs))] = true
+		list = append(list, int32(binary.LittleEndian.Uint32(pairs)))
 	}
-	return offsets, nil
+	slices.Sort(list)
+	return list
 }
 
 const (
@@ -121,28 +172,6 @@ const (
 	// (src/hotspot/share/code/exceptionHandlerTable.hpp): offset, where to.
 	implicitPair = 8
 )
-
-// table reads the entries behind a header that begins with their number, 32 bits. Nil if it cannot
-// be read.
-func (p *Process) table(addr, header, entry uint64) ([]byte, error) {
-	var count, entries vmstructs.Batch
-	count.Add(addr, 4)
-	if err := count.Read(p.memory.Mem); err != nil {
-		return nil, err
-	}
-	n, ok := count.Word(0)
-	if !ok || n == 0 || n > debuginfo.MaxPositions {
-		return nil, nil
-	}
-	entries.Add(addr+header, n*entry)
-	if err := entries.Read(p.memory.Mem); err != nil {
-		return nil, err
-	}
-	if b, ok := entries.Bytes(0); ok {
-		return b, nil
-	}
-	return nil, nil
-}
 
 // marks finds instructions that check something, with the scope of what they check.
 func (p *Process) marks(t *debuginfo.Table, b codecache.Blob, known evidence) (marks []debuginfo.Position, err error) {
@@ -169,24 +198,22 @@ func (p *Process) marks(t *debuginfo.Table, b codecache.Blob, known evidence) (m
 	return marks, nil
 }
 
-// traps are the positions, by index, at which the code is left for the interpreter.
-func (p *Process) traps(t *debuginfo.Table, b codecache.Blob, instructions []byte) (map[int]bool, error) {
-	called := make(map[uint64][]int) // positions by what is called before them
-	var order []uint64
+// traps says of each position whether the code is left for the interpreter there.
+func (p *Process) traps(t *debuginfo.Table, b codecache.Blob, instructions []byte) ([]bool, error) {
+	called := make([]uint64, len(t.Positions)) // what is called before a position; 0 if nothing is
 	for i, at := range t.Positions {
 		if to, ok := calledBefore(instructions, b.Begin, at.Offset); ok && at.Scope != debuginfo.NoScope {
-			if called[to] == nil {
-				order = append(order, to)
-			}
-			called[to] = append(called[to], i)
+			called[i] = to
 		}
 	}
-	if err := p.findTrap(order); err != nil {
-		return nil, err
+	if p.trap == 0 {
+		if err := p.findTrap(vmstructs.Distinct(called)); err != nil {
+			return nil, err
+		}
 	}
-	traps := make(map[int]bool)
-	for _, i := range called[p.trap] { // none calls 0, which is no code
-		traps[i] = true
+	traps := make([]bool, len(called))
+	for i, to := range called {
+		traps[i] = to != 0 && to == p.trap
 	}
 	return traps, nil
 }

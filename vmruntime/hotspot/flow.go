@@ -17,7 +17,7 @@ func (p *Process) Flow(method uint64) (*vmruntime.MethodFlow, error) {
 		return nil, err
 	}
 	r := callReader{p.methodReader(), s}
-	reads, err := r.follow([]uint64{method}, r.readConstMethods)
+	reads, err := r.follow([]uint64{method})
 	if err != nil {
 		return nil, fmt.Errorf("bytecode: %w", err)
 	}

@@ -79,7 +79,7 @@ import (
 //	<=17 Symbol._length was the upper half of Symbol._length_and_refcount for some releases after 11.
 //	     In newMethodSchema.
 //	<=17 The index of the source file's name moved from InstanceKlass to ConstantPool.
-//	     In newMethodSchema, methodReader.readFiles.
+//	     In newMethodSchema, methodReader.fileIndexes.
 //	15   Classes of lambdas are hidden classes: their names end in + and an address. Before, it was / and a number, and
 //	     from 11 on each lambda had a class loader of its own.
 //	     In className, dropHiddenSuffix, maxLoaders.

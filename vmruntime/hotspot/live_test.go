@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -137,6 +138,39 @@ func BenchmarkAttachLive(b *testing.B) {
 			kept := heapOf(func() any { p = vm.attach(b); return p })
 			b.ReportMetric(float64(len(p.versions.known)), "compilations")
 			b.ReportMetric(float64(kept)/float64(len(p.versions.known)), "B/compilation")
+		})
+	}
+}
+
+// BenchmarkNamesLive names a place in each of many compilations that were not read before, as a
+// worker does for the samples of a moment.
+func BenchmarkNamesLive(b *testing.B) {
+	home := jdks(b)[0]
+	for _, options := range [][]string{{"-XX:TieredStopAtLevel=1"}, {"-XX:-TieredCompilation"}} {
+		b.Run(options[0], func(b *testing.B) {
+			vm := startJVM(b, home, append(options, "-Xcomp", "hotspot.ScopesGuest", "crowd", guestSource)...)
+			p := vm.attach(b)
+			var sites []vmruntime.Site
+			for version, known := range p.versions.known {
+				sites = append(sites, vmruntime.Site{Kind: vmruntime.Compiled, Version: version, Exact: true,
+					PC: known.begin + uint64(known.size)/2})
+			}
+			const atOnce = 32
+			named := 0
+			b.ReportAllocs()
+			for b.Loop() {
+				p.codes = newCache[uint32, *code](codeBytes)
+				p.methods = newCache[methodKey, *method](methodBytes)
+				for chunk := range slices.Chunk(sites, atOnce) {
+					p.Prepare(chunk)
+					for _, site := range chunk {
+						if _, err := p.Lookup(site); err == nil {
+							named++
+						}
+					}
+				}
+			}
+			b.ReportMetric(float64(b.Elapsed())/float64(named), "ns/name")
 		})
 	}
 }

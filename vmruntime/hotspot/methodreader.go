@@ -2,7 +2,6 @@ package hotspot
 
 import (
 	"bytes"
-	"cmp"
 
 	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot/calldata"
 	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot/debuginfo"
@@ -28,6 +27,7 @@ type methodRead struct {
 	addr, constMethod, pool, klass uint64
 	header                         []byte // header of the ConstMethod
 	class, name, signature, file   uint64 // Symbols; file may be 0
+	fileIndex                      uint64 // index of the constant with the file; 0 if there is none
 	lines                          []byte
 	leaf                           bool     // its bytecode has no calls
 	enters                         []uint16 // see source
@@ -37,7 +37,7 @@ type methodRead struct {
 
 // names reads only the names of the methods at addrs. Methods that cannot be read are absent.
 func (r methodReader) names(addrs []uint64) (map[uint64]methodName, error) {
-	reads, symbols, err := r.read(addrs, r.readConstMethods, r.readPools, r.readKlasses)
+	reads, symbols, err := r.read(addrs, methodRound{r.pools}, methodRound{r.klasses})
 	if err != nil {
 		return nil, err
 	}
@@ -52,9 +52,15 @@ func (r methodReader) names(addrs []uint64) (map[uint64]methodName, error) {
 
 // methods reads the methods at addrs with their lines. Methods that cannot be read are absent.
 func (r methodReader) methods(addrs []uint64) (map[uint64]*method, error) {
-	reads, symbols, err := r.read(addrs, r.readConstMethods, r.together(
-		r.then(r.readPools, r.together(r.readKlasses, r.readFiles)),
-		r.readLines, r.readBytecode))
+	rounds := []methodRound{{r.pools, r.lines, r.bytecode}, {r.klasses}}
+	switch {
+	case r.schema.sourceFile.Known:
+		rounds[0], rounds[1] = append(rounds[0], r.fileIndexes), append(rounds[1], r.files)
+	case r.schema.klassSourceFile.Known:
+		rounds[1] = append(rounds[1], r.fileIndexes)
+		rounds = append(rounds, methodRound{r.files})
+	}
+	reads, symbols, err := r.read(addrs, rounds...)
 	if err != nil {
 		return nil, err
 	}
@@ -81,46 +87,38 @@ func (r methodReader) methods(addrs []uint64) (map[uint64]*method, error) {
 	return methods, nil
 }
 
-// follow takes the steps one after the other.
-func (r methodReader) follow(addrs []uint64, steps ...methodStep) ([]methodRead, error) {
+// A methodStep reads one more thing of methods, as a vmstructs.Need does.
+type methodStep func(b *vmstructs.Batch, reads []methodRead) (take func())
+
+// A methodRound is steps that do not need each other.
+type methodRound []methodStep
+
+// follow goes from the methods to their ConstMethods, then takes the rounds one after the other.
+func (r methodReader) follow(addrs []uint64, rounds ...methodRound) ([]methodRead, error) {
 	reads := make([]methodRead, 0, len(addrs))
 	for _, addr := range vmstructs.Distinct(addrs) {
 		reads = append(reads, methodRead{addr: addr, ok: true})
 	}
-	return reads, r.then(steps...)(reads)
+	return reads, r.take(reads, append([]methodRound{{r.constMethods}, {r.headers}}, rounds...)...)
 }
 
-// A methodStep reads one more thing of methods.
-type methodStep func([]methodRead) error
-
-// then takes steps one after the other.
-func (r methodReader) then(steps ...methodStep) methodStep {
-	return func(reads []methodRead) error {
-		for _, step := range steps {
-			if err := step(reads); err != nil {
-				return err
-			}
+// take takes rounds one after the other.
+func (r methodReader) take(reads []methodRead, rounds ...methodRound) error {
+	for _, round := range rounds {
+		needs := make([]vmstructs.Need, len(round))
+		for i, step := range round {
+			needs[i] = func(b *vmstructs.Batch) func() { return step(b, reads) }
 		}
-		return nil
-	}
-}
-
-// together takes steps that do not need each other.
-func (r methodReader) together(steps ...methodStep) methodStep {
-	return func(reads []methodRead) error {
-		errs := make([]error, len(steps))
-		functions := make([]func(), len(steps))
-		for i, step := range steps {
-			functions[i] = func() { errs[i] = step(reads) }
+		if err := r.Gather(needs...); err != nil {
+			return err
 		}
-		r.Together(functions...)
-		return cmp.Or(errs...)
 	}
+	return nil
 }
 
-// read takes the steps, then reads the Symbols that they found.
-func (r methodReader) read(addrs []uint64, steps ...methodStep) ([]methodRead, map[uint64]string, error) {
-	reads, err := r.follow(addrs, steps...)
+// read takes the rounds, then reads the Symbols that they found.
+func (r methodReader) read(addrs []uint64, rounds ...methodRound) ([]methodRead, map[uint64]string, error) {
+	reads, err := r.follow(addrs, rounds...)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -142,30 +140,33 @@ func (m *methodRead) names(symbols map[uint64]string) (name methodName, ok bool)
 	return name, m.ok && ok1 && ok2 && ok3
 }
 
-// readConstMethods goes from Method to ConstMethod and reads its header.
-func (r methodReader) readConstMethods(reads []methodRead) error {
-	var pointers, headers vmstructs.Batch
+// constMethods goes from Method to ConstMethod.
+func (r methodReader) constMethods(b *vmstructs.Batch, reads []methodRead) func() {
+	first := len(b.Ranges)
 	for _, m := range reads {
-		pointers.Add(r.schema.constMethod.At(m.addr), 8)
+		b.Add(r.schema.constMethod.At(m.addr), 8)
 	}
-	if err := pointers.Read(r.Mem); err != nil {
-		return err
+	return func() {
+		for i := range reads {
+			reads[i].constMethod, reads[i].ok = b.Word(first + i)
+		}
 	}
-	for i := range reads {
-		m := &reads[i]
-		m.constMethod, m.ok = pointers.Word(i)
-		headers.Add(m.constMethod, r.schema.constMethodSize)
+}
+
+// headers reads the headers of ConstMethods.
+func (r methodReader) headers(b *vmstructs.Batch, reads []methodRead) func() {
+	first := len(b.Ranges)
+	for _, m := range reads {
+		b.Add(m.constMethod, r.schema.constMethodSize)
 	}
-	if err := headers.Read(r.Mem); err != nil {
-		return err
+	return func() {
+		for i := range reads {
+			m := &reads[i]
+			header, ok := b.Bytes(first + i)
+			m.header, m.ok = header, m.ok && ok
+			m.pool = r.schema.constants.Read(header)
+		}
 	}
-	for i := range reads {
-		m := &reads[i]
-		header, ok := headers.Bytes(i)
-		m.header, m.ok = header, m.ok && ok
-		m.pool = r.schema.constants.Read(header)
-	}
-	return nil
 }
 
 // bodies reads what distinguishes the methods at addrs from others that may have their memory
@@ -175,7 +176,7 @@ func (r methodReader) bodies(addrs []uint64) (map[uint64]methodBody, error) {
 	for i, addr := range addrs {
 		reads[i].addr = addr
 	}
-	if err := r.readConstMethods(reads); err != nil {
+	if err := r.take(reads, methodRound{r.constMethods}, methodRound{r.headers}); err != nil {
 		return nil, err
 	}
 	var names vmstructs.Batch
@@ -199,28 +200,26 @@ func (s *methodSchema) shape(header []byte) uint64 {
 	return vmstructs.Field{Offset: s.codeSize.Offset, Width: shapeSize, Known: true}.Read(header)
 }
 
-// readPools reads what the constant pool says: the names, and which class it belongs to.
-func (r methodReader) readPools(reads []methodRead) error {
+// pools reads what the constant pool says: the names, and which class it belongs to.
+func (r methodReader) pools(b *vmstructs.Batch, reads []methodRead) func() {
 	const each = 3 // ranges of a method
-	var b vmstructs.Batch
+	first := len(b.Ranges)
 	for _, m := range reads {
 		b.Add(r.schema.holder.At(m.pool), 8)
 		b.Add(r.slot(m.pool, r.schema.nameIndex.Read(m.header)), poolSlot)
 		b.Add(r.slot(m.pool, r.schema.signatureIndex.Read(m.header)), poolSlot)
 	}
-	if err := b.Read(r.Mem); err != nil {
-		return err
+	return func() {
+		for i := range reads {
+			m, at := &reads[i], first+each*i
+			var ok1, ok2, ok3 bool
+			m.klass, ok1 = b.Word(at)
+			m.name, ok2 = b.Word(at + 1)
+			m.signature, ok3 = b.Word(at + 2)
+			m.name, m.signature = untag(m.name), untag(m.signature)
+			m.ok = m.ok && ok1 && ok2 && ok3
+		}
 	}
-	for i := range reads {
-		m := &reads[i]
-		var ok1, ok2, ok3 bool
-		m.klass, ok1 = b.Word(each * i)
-		m.name, ok2 = b.Word(each*i + 1)
-		m.signature, ok3 = b.Word(each*i + 2)
-		m.name, m.signature = untag(m.name), untag(m.signature)
-		m.ok = m.ok && ok1 && ok2 && ok3
-	}
-	return nil
 }
 
 // slot is the address of a constant in a pool.
@@ -231,72 +230,70 @@ func (r methodReader) slot(pool, index uint64) uint64 {
 // untag removes the mark that HotSpot keeps in the lowest bit of a constant.
 func untag(constant uint64) uint64 { return constant &^ 1 }
 
-// readKlasses goes from the classes to their names. Methods share classes, so each is read once.
-func (r methodReader) readKlasses(reads []methodRead) error {
+// klasses goes from the classes to their names. Methods share classes, so each is read once.
+func (r methodReader) klasses(b *vmstructs.Batch, reads []methodRead) func() {
 	var all []uint64
 	for _, m := range reads {
 		if m.ok {
 			all = append(all, m.klass)
 		}
 	}
-	var b vmstructs.Batch
-	klasses := vmstructs.Distinct(all)
+	first, klasses := len(b.Ranges), vmstructs.Distinct(all)
 	for _, klass := range klasses {
 		b.Add(r.schema.klassName.At(klass), 8)
 	}
-	if err := b.Read(r.Mem); err != nil {
-		return err
-	}
-	names := make(map[uint64]uint64, len(klasses))
-	for i, klass := range klasses {
-		if name, ok := b.Word(i); ok {
-			names[klass] = name
+	return func() {
+		names := make(map[uint64]uint64, len(klasses))
+		for i, klass := range klasses {
+			if name, ok := b.Word(first + i); ok {
+				names[klass] = name
+			}
+		}
+		for i := range reads {
+			reads[i].class = names[reads[i].klass]
 		}
 	}
-	for i := range reads {
-		reads[i].class = names[reads[i].klass]
-	}
-	return nil
 }
 
-// readFiles reads which constant is the name of the source file; 0 means that the class file does
+// fileIndexes reads which constant is the name of the source file; 0 means that the class file does
 // not say.
-func (r methodReader) readFiles(reads []methodRead) error {
-	if !r.schema.sourceFile.Known && !r.schema.klassSourceFile.Known {
-		return nil
-	}
-	var indexes, symbols vmstructs.Batch
+func (r methodReader) fileIndexes(b *vmstructs.Batch, reads []methodRead) func() {
+	first := len(b.Ranges)
 	for _, m := range reads {
 		if r.schema.sourceFile.Known {
-			indexes.Add(r.schema.sourceFile.At(m.pool), 2)
+			b.Add(r.schema.sourceFile.At(m.pool), 2)
 		} else {
-			indexes.Add(r.schema.klassSourceFile.At(m.klass), 2)
+			b.Add(r.schema.klassSourceFile.At(m.klass), 2)
 		}
 	}
-	if err := indexes.Read(r.Mem); err != nil {
-		return err
-	}
-	for i, m := range reads {
-		index, _ := indexes.Word(i)
-		symbols.Add(r.slot(m.pool, index), poolSlot)
-	}
-	if err := symbols.Read(r.Mem); err != nil {
-		return err
-	}
-	for i := range reads {
-		index, ok1 := indexes.Word(i)
-		symbol, ok2 := symbols.Word(i)
-		if ok1 && ok2 && index != 0 {
-			reads[i].file = untag(symbol)
+	return func() {
+		for i := range reads {
+			if index, ok := b.Word(first + i); ok {
+				reads[i].fileIndex = index
+			}
 		}
 	}
-	return nil
 }
 
-// readLines reads the line number tables. One begins behind the bytecode, which is behind the
+// files reads the names of the source files.
+func (r methodReader) files(b *vmstructs.Batch, reads []methodRead) func() {
+	first := len(b.Ranges)
+	for _, m := range reads {
+		b.Add(r.slot(m.pool, m.fileIndex), poolSlot)
+	}
+	return func() {
+		for i := range reads {
+			if symbol, ok := b.Word(first + i); ok && reads[i].fileIndex != 0 {
+				reads[i].file = untag(symbol)
+			}
+		}
+	}
+}
+
+// lines reads the line number tables. One begins behind the bytecode, which is behind the
 // ConstMethod; how long it is is not written anywhere, only how long everything together is.
-func (r methodReader) readLines(reads []methodRead) error {
-	var b vmstructs.Batch
+func (r methodReader) lines(b *vmstructs.Batch, reads []methodRead) func() {
+	first := len(b.Ranges)
 	var with []*methodRead
 	budget := uint64(maxLinesBytes)
 	for i := range reads {
@@ -312,46 +309,42 @@ func (r methodReader) readLines(reads []methodRead) error {
 			with = append(with, m)
 		}
 	}
-	if err := b.Read(r.Mem); err != nil {
-		return err
-	}
-	for i, m := range with {
-		if rest, ok := b.Bytes(i); ok {
-			m.lines = bytes.Clone(rest[:debuginfo.LineTableSize(rest, r.bias)])
+	return func() {
+		for i, m := range with {
+			if rest, ok := b.Bytes(first + i); ok {
+				m.lines = bytes.Clone(rest[:debuginfo.LineTableSize(rest, r.bias)])
+			}
 		}
 	}
-	return nil
 }
 
-// readBytecode finds methods that call nothing, and where methods enter monitors. Those with more
+// bytecode finds methods that call nothing, and where methods enter monitors. Those with more
 // bytecode than most count as calling something.
-func (r methodReader) readBytecode(reads []methodRead) error {
+func (r methodReader) bytecode(b *vmstructs.Batch, reads []methodRead) func() {
 	const (
 		most         = 4096   // bytes
 		mostEnters   = 64     // monitor enters of a method
 		synchronized = 0x0020 // ACC_SYNCHRONIZED
 		accessBytes  = 2
 	)
-	var codes vmstructs.Batch
+	first := len(b.Ranges)
 	for _, m := range reads {
 		size := r.schema.codeSize.Read(m.header)
 		if !m.ok || size > most {
 			size = 0
 		}
-		codes.Add(m.constMethod+r.schema.constMethodSize, size)
-		codes.Add(address(m.addr, r.schema.access), accessBytes)
+		b.Add(m.constMethod+r.schema.constMethodSize, size)
+		b.Add(address(m.addr, r.schema.access), accessBytes)
 	}
-	if err := codes.Read(r.Mem); err != nil {
-		return err
-	}
-	for i := range reads {
-		if code, ok := codes.Bytes(2 * i); ok {
-			calls, complete := calldata.Invokes(code)
-			reads[i].leaf = complete && len(calls) == 0
-			reads[i].enters = calldata.MonitorEnters(code, mostEnters)
+	return func() {
+		for i := range reads {
+			if code, ok := b.Bytes(first + 2*i); ok {
+				calls, complete := calldata.Invokes(code)
+				reads[i].leaf = complete && len(calls) == 0
+				reads[i].enters = calldata.MonitorEnters(code, mostEnters)
+			}
+			access, ok := b.Word(first + 2*i + 1)
+			reads[i].locked = ok && access&synchronized != 0
 		}
-		access, ok := codes.Word(2*i + 1)
-		reads[i].locked = ok && access&synchronized != 0
 	}
-	return nil
 }

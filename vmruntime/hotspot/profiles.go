@@ -99,7 +99,7 @@ func (p *Process) callings(methods []uint64, epoch uint32) (map[uint64]*calling,
 		return known, nil
 	}
 	r := callReader{p.methodReader(), &p.schema.profile}
-	methodReads, symbols, err := r.methodReader.read(unsure, r.readConstMethods, r.readPools, r.readKlasses)
+	methodReads, symbols, err := r.methodReader.read(unsure, methodRound{r.pools}, methodRound{r.klasses})
 	if err != nil {
 		return nil, err
 	}

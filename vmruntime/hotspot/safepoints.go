@@ -61,7 +61,7 @@ func (p *Process) decodeSafepoints(of *vmruntime.Compilation, header []byte) (li
 	held := 0
 	for i, at := range table.Positions {
 		if at.Scope == debuginfo.NoScope || at.Offset < 0 || int(at.Offset) >= len(code) || mapped != nil &&
-			!mapped[at.Offset] {
+			!mapped.contains(at.Offset) {
 			continue
 		}
 		kind := vmruntime.PollSafepoint

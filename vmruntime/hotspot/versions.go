@@ -40,7 +40,7 @@ func (p *Process) Inlined(site vmruntime.Site) (methods []uint64, names []string
 		p.codes.add(version, c)
 	}
 	seen := map[uint64]bool{c.method: true}
-	for i, from := range c.sources {
+	for i, from := range c.methods {
 		if method := c.scopes.Methods[i]; !seen[method] {
 			seen[method] = true
 			methods, names = append(methods, method), append(names, from.function)

@@ -76,12 +76,18 @@ func (t *Table) path(scope int32) []int32 {
 // comparisons, get the note that stood last (Compile::default_node_notes), which is none unless
 // methods were inlined late: then about half of all positions between safepoints have the same
 // scope.
-func (t *Table) ForgetDefault(safepoints map[int32]bool) {
+//
+// The safepoints are offsets in the code, ascending; nil if they are not known.
+func (t *Table) ForgetDefault(safepoints []int32) {
 	const few, share = 16, 0.3
 	count, total := make(map[int32]int), 0
 	usual := int32(NoScope)
+	isSafepoint := func(offset int32) bool {
+		_, found := slices.BinarySearch(safepoints, offset)
+		return found
+	}
 	for _, at := range t.Positions {
-		if at.Scope == NoScope || safepoints == nil || safepoints[at.Offset] {
+		if at.Scope == NoScope || safepoints == nil || isSafepoint(at.Offset) {
 			continue
 		}
 		total++
@@ -95,7 +101,7 @@ func (t *Table) ForgetDefault(safepoints map[int32]bool) {
 	}
 	t.Evidence = nil
 	for i, at := range t.Positions {
-		if at.Scope == usual && !safepoints[at.Offset] {
+		if at.Scope == usual && !isSafepoint(at.Offset) {
 			t.Positions[i].Scope = NoScope
 		} else {
 			t.Evidence = append(t.Evidence, at)

@@ -54,7 +54,7 @@ func TestForgetDefault(t *testing.T) {
 		t.Run(fmt.Sprint(usual), func(t *testing.T) {
 			w := vmtest.NewScopeWriter(0, 0x1000, 0x2000, 0x3000)
 			late := w.Scope(w.Scope(0, 1, 90), 3, 4)
-			safepoints := map[int32]bool{200: true} // with the usual scope
+			safepoints := []int32{200} // with the usual scope
 			for i := range int32(24) {
 				scope := w.Scope(w.Scope(0, 1, 3), 2, int(i))
 				if i%6 < int32(usual/4) {

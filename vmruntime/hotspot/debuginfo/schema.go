@@ -101,27 +101,39 @@ func (s *Schema) spans(addr uint64, header []byte) (pcs, scopes, metadata span) 
 
 // Read reads the debug information of the nmethod at addr.
 func Read(t vmstructs.Reader, s *Schema, addr uint64, header []byte) (raw RawScopes, err error) {
-	pcs, scopes, metadata := s.spans(addr, header)
-	areas := [...]span{pcs, scopes, metadata}
-	var b vmstructs.Batch
-	for _, area := range areas {
-		if area.end < area.begin || area.end-area.begin > maxScopeBytes {
-			return RawScopes{}, fmt.Errorf("debug information from %#x to %#x: %w", area.begin, area.end,
-				vmruntime.ErrMalformed)
+	if gathered := t.Gather(s.Need(addr, header, &raw, &err)); gathered != nil {
+		return RawScopes{}, gathered
+	}
+	return raw, err
+}
+
+// Need reads the debug information of the nmethod at addr into raw, along with what else is needed.
+// It sets err if that fails.
+func (s *Schema) Need(addr uint64, header []byte, raw *RawScopes, err *error) vmstructs.Need {
+	return func(b *vmstructs.Batch) (take func()) {
+		pcs, scopes, metadata := s.spans(addr, header)
+		areas := [...]span{pcs, scopes, metadata}
+		for _, area := range areas {
+			if area.end < area.begin || area.end-area.begin > maxScopeBytes {
+				*err = fmt.Errorf("debug information from %#x to %#x: %w", area.begin, area.end, vmruntime.ErrMalformed)
+				return func() {}
+			}
 		}
-		b.Add(area.begin, area.end-area.begin)
-	}
-	if err := b.Read(t.Mem); err != nil {
-		return RawScopes{}, err
-	}
-	for i, area := range areas {
-		if _, ok := b.Bytes(i); !ok && area.end > area.begin {
-			return RawScopes{}, fmt.Errorf("debug information from %#x to %#x cannot be read: %w", area.begin, area.end,
-				vmruntime.ErrMalformed)
+		first := len(b.Ranges)
+		for _, area := range areas {
+			b.Add(area.begin, area.end-area.begin)
+		}
+		return func() {
+			for i, area := range areas {
+				if _, ok := b.Bytes(first + i); !ok && area.end > area.begin {
+					*err = fmt.Errorf("debug information from %#x to %#x cannot be read: %w", area.begin, area.end,
+						vmruntime.ErrMalformed)
+					return
+				}
+			}
+			raw.PCs, _ = b.Bytes(first)
+			raw.Scopes, _ = b.Bytes(first + 1)
+			raw.Metadata, _ = b.Bytes(first + 2)
 		}
 	}
-	raw.PCs, _ = b.Bytes(0)
-	raw.Scopes, _ = b.Bytes(1)
-	raw.Metadata, _ = b.Bytes(2)
-	return raw, nil
 }

@@ -24,6 +24,7 @@ import (
 	"fmt"
 	"slices"
 	"sort"
+	"sync"
 
 	"github.com/vmprof-agent/vmprof-agent/vmruntime"
 )
@@ -48,7 +49,6 @@ type Scope struct {
 	Sender int32 // index of the scope that it was inlined into, NoScope for the compiled method itself
 	Method int32 // index in Table.Methods
 	BCI    int32 // bytecode index, -1 before the first bytecode
-	Line   int32 // line in the source, 0 if unknown
 }
 
 // NoScope stands for no scope where the index of one is expected.
@@ -115,13 +115,18 @@ func (t *Table) At(offset int32) Place {
 	return t.shared(offset)
 }
 
-// Decode decodes raw completely, so that the process's memory is not needed again. Lines stay 0:
-// the caller sets them.
+// Decode decodes raw completely, so that the process's memory is not needed again.
 func Decode(raw RawScopes, bias uint32) (*Table, error) {
 	if n := len(raw.PCs) / pcDescSize; n > MaxPositions {
 		return nil, fmt.Errorf("%d code positions: %w", n, vmruntime.ErrMalformed)
 	}
-	d := scopeDecoder{raw: raw, bias: bias, scopeAt: make(map[uint32]int32), methodAt: make(map[uint64]int32)}
+	scratch := scopeIndexes.Get().(*[]int32)
+	defer scopeIndexes.Put(scratch)
+	*scratch = slices.Grow((*scratch)[:0], len(raw.Scopes)+len(raw.Metadata)/8)
+	all := (*scratch)[:len(raw.Scopes)+len(raw.Metadata)/8]
+	clear(all)
+	d := scopeDecoder{raw: raw, bias: bias, scopeAt: all[:len(raw.Scopes)], methodAt: all[len(raw.Scopes):],
+		methods: make(map[uint64]int32)}
 	d.table.Positions = make([]Position, 0, len(raw.PCs)/pcDescSize)
 	last := int32(-1) // the first one is a sentinel at -1
 	for b := raw.PCs; len(b) >= pcDescSize; b = b[pcDescSize:] {
@@ -149,9 +154,13 @@ type scopeDecoder struct {
 	raw      RawScopes
 	bias     uint32 // bias of UNSIGNED5
 	table    Table
-	scopeAt  map[uint32]int32 // offset in the stream -> index
-	methodAt map[uint64]int32 // address -> index
+	scopeAt  []int32          // by offset in the stream: index, plus 1
+	methodAt []int32          // by index in the metadata: index in table.Methods, plus 1
+	methods  map[uint64]int32 // by address: index in table.Methods
 }
+
+// scopeIndexes are the tables of scopeDecoders that are not in use.
+var scopeIndexes = sync.Pool{New: func() any { return new([]int32) }}
 
 // chain decodes the scope at offset and those that it was inlined into. Offset 0 means none.
 func (d *scopeDecoder) chain(offset uint32) (first int32, err error) {
@@ -161,12 +170,13 @@ func (d *scopeDecoder) chain(offset uint32) (first int32, err error) {
 		if offset == 0 {
 			return first, nil
 		}
-		i, known := d.scopeAt[offset]
+		var i int32
 		var sender uint32
-		if !known {
-			if i, sender, err = d.decode(offset); err != nil {
-				return NoScope, err
-			}
+		known := uint64(offset) < uint64(len(d.scopeAt)) && d.scopeAt[offset] != 0
+		if known {
+			i = d.scopeAt[offset] - 1
+		} else if i, sender, err = d.decode(offset); err != nil {
+			return NoScope, err
 		}
 		if inner == NoScope {
 			first = i
@@ -199,20 +209,26 @@ func (d *scopeDecoder) decode(offset uint32) (index int32, sender uint32, err er
 	if in.Failed || slot == 0 || slot > uint64(len(d.raw.Metadata)/8) || bci > maxCodeSize {
 		return 0, 0, fmt.Errorf("scope at %#x: %w", offset, vmruntime.ErrMalformed)
 	}
-	method := d.method(binary.LittleEndian.Uint64(d.raw.Metadata[8*(slot-1):]))
+	method := d.method(slot - 1)
 	index = int32(len(d.table.Scopes))
-	d.scopeAt[offset] = index
+	d.scopeAt[offset] = index + 1
 	d.table.Scopes = append(d.table.Scopes, Scope{Sender: NoScope, Method: method, BCI: int32(bci)})
 	return index, sender, nil
 }
 
-func (d *scopeDecoder) method(address uint64) int32 {
-	i, ok := d.methodAt[address]
-	if !ok {
+// method returns the index of the method that the metadata has at an index.
+func (d *scopeDecoder) method(slot uint64) int32 {
+	if i := d.methodAt[slot]; i != 0 {
+		return i - 1
+	}
+	address := binary.LittleEndian.Uint64(d.raw.Metadata[8*slot:])
+	i, known := d.methods[address] // it may be there twice
+	if !known {
 		i = int32(len(d.table.Methods))
-		d.methodAt[address] = i
+		d.methods[address] = i
 		d.table.Methods = append(d.table.Methods, address)
 	}
+	d.methodAt[slot] = i + 1
 	return i
 }
 

@@ -125,7 +125,7 @@ func FuzzScopes(f *testing.F) {
 			t.Fatalf("more came out than was put in: %d scopes, %d positions", len(table.Scopes), len(table.Positions))
 		}
 		if table.Complete = complete; complete {
-			table.ForgetDefault(map[int32]bool{offset: true})
+			table.ForgetDefault([]int32{offset})
 		}
 		i := table.At(offset).Scope
 		for steps := 0; i != NoScope; steps++ {

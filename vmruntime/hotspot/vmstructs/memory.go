@@ -191,6 +191,26 @@ func (b *Batch) plain() bool {
 	return len(b.Ranges) > 0
 }
 
+// A Need is a step of reading: it adds what it needs to a batch, and returns what takes it from there
+// once it was read. Steps that do not need each other share a batch.
+type Need func(b *Batch) (take func())
+
+// Gather reads what several steps need in one batch.
+func (t Reader) Gather(needs ...Need) error {
+	var b Batch
+	takes := make([]func(), len(needs))
+	for i, need := range needs {
+		takes[i] = need(&b)
+	}
+	if err := b.Read(t.Mem); err != nil {
+		return err
+	}
+	for _, take := range takes {
+		take()
+	}
+	return nil
+}
+
 // Bytes returns what range i holds; ok is false if it could not be read.
 func (b *Batch) Bytes(i int) (data []byte, ok bool) {
 	return b.Ranges[i].Buf, b.Ranges[i].OK
