@@ -15,6 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/host/socketfile"
+	"github.com/vmprof-agent/vmprof-agent/tests/wait"
 )
 
 // A lockedBuffer is a log that is read while it is written.
@@ -105,7 +106,7 @@ func TestBadCertificate(t *testing.T) {
 				t.Errorf("%s: it is used", tt.name)
 			}
 		}
-		waitFor(t, func() bool { return ln.TLSFailures() >= before+3 })
+		wait.For(t, wait.Long, "three failures", func() bool { return ln.TLSFailures() >= before+3 })
 		if n := logged.count(refused); n != i+1 {
 			t.Errorf("%s: the log has %d errors, want %d", tt.name, n, i+1)
 		}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/host/socketfile"
+	"github.com/vmprof-agent/vmprof-agent/tests/wait"
 )
 
 func TestListen(t *testing.T) {
@@ -131,7 +132,7 @@ func TestLostProtection(t *testing.T) {
 				resp.Body.Close()
 				return resp.StatusCode
 			}
-			waitFor(t, func() bool { return ask("test") == 200 })
+			wait.For(t, wait.Long, "an answer", func() bool { return ask("test") == 200 })
 			write(tt.after)
 			if got := ask("guessed"); got != tt.status {
 				t.Errorf("status %d, want %d", got, tt.status)
@@ -155,8 +156,12 @@ func TestHalfWrittenConfig(t *testing.T) {
 	write("basic_auth_users:\n  me: x\n")
 	l := &Listener{webConfig: config, protected: true}
 	h := l.protect(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
-	time.Sleep(20 * time.Millisecond) // longer than the file system's clock ticks
-	write("basic_auth_users:\n  me: y\n")
+	began := time.Now()
+	wait.For(t, wait.Long, "the file system's clock ticks", func() bool {
+		write("basic_auth_users:\n  me: y\n")
+		info, err := os.Stat(config)
+		return err == nil && info.ModTime().After(began)
+	})
 	w := httptest.NewRecorder()
 	if h.ServeHTTP(w, httptest.NewRequest("GET", "/", nil)); w.Code != 503 || w.Header().Get("Retry-After") == "" {
 		t.Errorf("status %d just after a change", w.Code)

@@ -17,6 +17,7 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/model/profile"
 	"github.com/vmprof-agent/vmprof-agent/cct"
 	"github.com/vmprof-agent/vmprof-agent/symbolize/symbol"
+	"github.com/vmprof-agent/vmprof-agent/tests/wait"
 )
 
 var views = []string{"/ui/flamegraph", "/ui/top", "/ui/peek", "/ui/peek?f=java", "/ui/flamegraph?f=Cart&si=samples",
@@ -225,7 +226,7 @@ func TestPagesBusy(t *testing.T) {
 			}
 		})
 	}
-	waitFor(t, func() bool { return len(s.pages.waiting) == maxRenders })
+	wait.For(t, wait.Long, "requests that wait", func() bool { return len(s.pages.waiting) == maxRenders })
 	if resp, _ := get(t, hs.URL+"/ui/flamegraph"); resp.StatusCode != 429 || resp.Header.Get("Retry-After") == "" {
 		t.Errorf("one more: %s, want 429 and when to try again", resp.Status)
 	}

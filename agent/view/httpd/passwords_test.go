@@ -7,7 +7,10 @@ import (
 	"net/http/httptest"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
+
+	"github.com/vmprof-agent/vmprof-agent/tests/wait"
 )
 
 // checker has one user, me, with the password "test", and counts how often a password is compared
@@ -116,7 +119,7 @@ func TestPasswordInParallel(t *testing.T) {
 	for range requests {
 		go func() { ended <- ask(p, "192.0.2.1:1", "me", "test").Code }()
 	}
-	waitFor(t, func() bool { return p.state()["shared"] == requests-1 })
+	wait.For(t, wait.Long, "requests that share a check", func() bool { return p.state()["shared"] == requests-1 })
 	p.end()
 	for range requests {
 		if code := <-ended; code != 200 {
@@ -130,16 +133,18 @@ func TestPasswordInParallel(t *testing.T) {
 
 // After a wrong password none is compared for nine times as long.
 func TestRestAfterWrongPassword(t *testing.T) {
-	p, users, _ := checker()
-	const took = 20 * time.Millisecond
-	p.compare = func([]byte, []byte) error { time.Sleep(took); return errors.New("wrong") }
-	began := time.Now()
-	for _, address := range []string{"a", "b"} {
-		p.check(t.Context(), users, "me", "guess", address)
-	}
-	if rested := time.Since(began); rested < (2+restAfterWrong)*took {
-		t.Errorf("two checks of %v took %v", took, rested)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		p, users, _ := checker()
+		const took = 20 * time.Millisecond
+		p.compare = func([]byte, []byte) error { time.Sleep(took); return errors.New("wrong") }
+		began := time.Now()
+		for _, address := range []string{"a", "b"} {
+			p.check(t.Context(), users, "me", "guess", address)
+		}
+		if rested := time.Since(began); rested != (2+restAfterWrong)*took {
+			t.Errorf("two checks of %v took %v", took, rested)
+		}
+	})
 }
 
 // Only so many checks wait, and so many addresses are known.
@@ -201,7 +206,7 @@ func TestPasswordAmongGuesses(t *testing.T) {
 		defer p.mu.Unlock()
 		return len(p.waiting)
 	}
-	waitFor(t, func() bool { return waiting() == maxWaiting })
+	wait.For(t, wait.Long, "guesses that wait", func() bool { return waiting() == maxWaiting })
 	var compared []string
 	compare := p.compare
 	p.compare = func(hash, password []byte) error { // one at a time
@@ -234,7 +239,7 @@ func TestPasswordOfManyAddresses(t *testing.T) {
 	for i := range maxWaiting {
 		go p.check(t.Context(), users, "me", fmt.Sprint("guess ", i), "2001:db8::/64")
 	}
-	waitFor(t, func() bool {
+	wait.For(t, wait.Long, "guesses that wait", func() bool {
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		return len(p.waiting) == checkBurst // as many as the address may try

@@ -14,6 +14,8 @@ import (
 	"time"
 
 	pprof "github.com/google/pprof/profile"
+
+	"github.com/vmprof-agent/vmprof-agent/tests/wait"
 )
 
 func TestPull(t *testing.T) {
@@ -141,7 +143,7 @@ func TestTooManyPulls(t *testing.T) {
 			done <- resp.StatusCode
 		}()
 	}
-	waitFor(t, func() bool { return len(f.called()) == maxPulls })
+	wait.For(t, wait.Long, "as many pulls as there may be", func() bool { return len(f.called()) == maxPulls })
 	resp, body := get(t, hs.URL+"/profiles/cpu?seconds=1")
 	var after int
 	if _, err := fmt.Sscan(resp.Header.Get("Retry-After"), &after); err != nil || after < 1 || after > 60 {
@@ -177,12 +179,12 @@ func TestClientGoesAway(t *testing.T) {
 			_, err := http.DefaultClient.Do(req)
 			done <- err
 		}()
-		waitFor(t, func() bool { return len(f.called()) == before+1 })
+		wait.For(t, wait.Long, "the pull", func() bool { return len(f.called()) == before+1 })
 		cancel()
 		if err := <-done; err == nil {
 			t.Fatal("the request was answered")
 		}
-		waitFor(t, func() bool {
+		wait.For(t, wait.Long, "the end of the pull", func() bool {
 			f.mu.Lock()
 			defer f.mu.Unlock()
 			return len(f.ended) == before+1 && f.ended[before] != nil
@@ -282,15 +284,4 @@ func TestPullIsAFile(t *testing.T) {
 	if again.String() != body {
 		t.Error("the body is not what pprof writes")
 	}
-}
-
-func waitFor(t *testing.T, cond func() bool) {
-	t.Helper()
-	for range 1000 {
-		if cond() {
-			return
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
-	t.Fatal("did not happen in 10 s")
 }

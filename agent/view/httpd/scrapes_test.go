@@ -94,7 +94,7 @@ func TestScrapesAreShared(t *testing.T) {
 			answers <- w.Header().Get("Made")
 		}
 		go ask("")
-		time.Sleep(time.Millisecond)
+		synctest.Wait() // The first answer is being made.
 		for range 5 {
 			go ask("")
 			go ask("deflate")

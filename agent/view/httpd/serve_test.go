@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/host/socketfile"
+	"github.com/vmprof-agent/vmprof-agent/tests/wait"
 )
 
 // serve runs a server as the agent does. stop ends it and returns what Serve returned.
@@ -56,7 +57,7 @@ func TestServeStops(t *testing.T) {
 		body, _ := io.ReadAll(resp.Body)
 		pulled <- answer{resp.StatusCode, string(body)}
 	}()
-	waitFor(t, func() bool { return len(f.called()) == 1 })
+	wait.For(t, wait.Long, "the pull", func() bool { return len(f.called()) == 1 })
 	if err := stop(); err != nil {
 		t.Errorf("Serve: %v", err)
 	}

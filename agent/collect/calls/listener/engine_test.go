@@ -15,6 +15,7 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/model/profile"
 	"github.com/vmprof-agent/vmprof-agent/agent/probe/watch"
 	"github.com/vmprof-agent/vmprof-agent/bpf"
+	"github.com/vmprof-agent/vmprof-agent/tests/wait"
 )
 
 var _ interface {
@@ -50,16 +51,6 @@ func (b *buffer) String() string {
 	return b.b.String()
 }
 
-// until waits for a condition that an engine's goroutine fulfils.
-func until(t *testing.T, what string, done func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(time.Minute); !done(); time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("never: %s", what)
-		}
-	}
-}
-
 func rate(hz, samples int) profile.Rate {
 	return profile.Rate{Hz: hz, Burst: profile.Burst{Stride: 1, Samples: samples}}
 }
@@ -80,7 +71,7 @@ func TestEngine(t *testing.T) {
 	if err := e.Tune(rate(500, 8)); err != nil {
 		t.Fatal(err)
 	}
-	until(t, "20 windows, some full", func() bool { s := e.Watches(); return s.Complete+s.Full >= 20 && s.Full > 0 })
+	wait.For(t, wait.Long, "20 windows, some full", func() bool { s := e.Watches(); return s.Complete+s.Full >= 20 && s.Full > 0 })
 	if err := e.Tune(rate(0, 0)); err != nil {
 		t.Fatal(err)
 	}
@@ -126,13 +117,13 @@ func TestEnginePause(t *testing.T) {
 		if err := e.Tune(rate(500, MaxHits)); err != nil {
 			t.Fatal(err)
 		}
-		until(t, "a window", func() bool { return e.ended() > windows })
+		wait.For(t, wait.Long, "a window", func() bool { return e.ended() > windows })
 		if err := e.Tune(rate(0, 0)); err != nil {
 			t.Fatal(err)
 		}
 		e.Wait()
 		before := delivered()
-		time.Sleep(2 * listening)
+		time.Sleep(2 * listening) // A window that came after all would be over by then.
 		if after := delivered(); after != before {
 			t.Fatalf("%d calls were observed in a pause", after-before)
 		}
@@ -164,7 +155,7 @@ func TestEngineTake(t *testing.T) {
 	if err := e.Tune(rate(500, 8)); err != nil {
 		t.Fatal(err)
 	}
-	until(t, "windows of both kinds", func() bool { return e.ended() >= 5 && e.Watches().Void >= 5 })
+	wait.For(t, wait.Long, "windows of both kinds", func() bool { return e.ended() >= 5 && e.Watches().Void >= 5 })
 	if err := e.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -219,7 +210,7 @@ func TestEngineFailures(t *testing.T) {
 		if err := e.Tune(rate(1000, 8)); err != nil {
 			t.Fatal(err)
 		}
-		until(t, c.name, func() bool { return c.counted(e.Watches()) >= 2 })
+		wait.For(t, wait.Long, c.name, func() bool { return c.counted(e.Watches()) >= 2 })
 		if err := e.Close(); err != nil {
 			t.Fatal(err)
 		}

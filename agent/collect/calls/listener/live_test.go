@@ -14,6 +14,7 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 	"github.com/vmprof-agent/vmprof-agent/tests/breakpoints"
 	"github.com/vmprof-agent/vmprof-agent/tests/needs"
+	"github.com/vmprof-agent/vmprof-agent/tests/wait"
 )
 
 // How often a step of Known calls each method, and from where.
@@ -25,21 +26,16 @@ var perStep = map[string]map[string]float64{
 // compiled waits until every method of Known has its final code.
 func (k *known) compiled(t *testing.T) (entries map[string]Entry) {
 	t.Helper()
-	for range 600 { // a minute
-		time.Sleep(100 * time.Millisecond)
+	wait.For(t, wait.Long, "all methods are compiled", func() bool {
 		entries = k.entries(t)
-		missing := 0
 		for name := range perStep {
 			if _, ok := entries[name]; !ok {
-				missing++
+				return false
 			}
 		}
-		if missing == 0 {
-			return entries
-		}
-	}
-	t.Fatalf("compiled: %v", entries)
-	return nil
+		return true
+	})
+	return entries
 }
 
 // A tally is the hits of one method and of the reference, window by window.
@@ -204,9 +200,8 @@ func TestLiveReplacedVersion(t *testing.T) {
 		t.Run(jdk.String(), func(t *testing.T) {
 			k := b.startKnown(t, jdk, 1)
 			k.Current = nil // only the code itself shows it
-			for range 600 { // a minute
-				time.Sleep(100 * time.Millisecond)
-				replaced := 0
+			replaced := 0
+			wait.For(t, wait.Long, "a version is replaced", func() bool {
 				for name, versions := range k.versions(t) {
 					for _, c := range versions {
 						if c.InUse || c.EntryBCI >= 0 {
@@ -221,12 +216,9 @@ func TestLiveReplacedVersion(t *testing.T) {
 						replaced++
 					}
 				}
-				if replaced > 0 {
-					t.Logf("%d replaced versions", replaced)
-					return
-				}
-			}
-			t.Error("no version was replaced")
+				return replaced > 0
+			})
+			t.Logf("%d replaced versions", replaced)
 		})
 	}
 }

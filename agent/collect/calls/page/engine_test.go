@@ -19,19 +19,8 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 	"github.com/vmprof-agent/vmprof-agent/cct"
 	headers "github.com/vmprof-agent/vmprof-agent/contrib/guest"
+	"github.com/vmprof-agent/vmprof-agent/tests/wait"
 )
-
-// soon waits until ok returns true, for a minute at most.
-func soon(t testing.TB, what string, ok func() bool) {
-	t.Helper()
-	for range 1200 {
-		if ok() {
-			return
-		}
-		time.Sleep(50 * time.Millisecond)
-	}
-	t.Fatalf("timed out waiting for %s", what)
-}
 
 // Calls of an unprivileged process with several threads arrive, with the right names, in the right
 // proportions, and no state is left afterwards.
@@ -81,8 +70,8 @@ func TestLiveGuest(t *testing.T) {
 // checkNothingLeft checks that no state of any process is left.
 func (s *stage) checkNothingLeft(t testing.TB) {
 	t.Helper()
-	soon(t, "guests to be removed", func() bool { return s.Stats().Guests == 0 })
-	soon(t, "probes to be detached", func() bool {
+	wait.For(t, wait.Long, "guests to be removed", func() bool { return s.Stats().Guests == 0 })
+	wait.For(t, wait.Long, "probes to be detached", func() bool {
 		s.probes.mu.Lock()
 		defer s.probes.mu.Unlock()
 		return len(s.probes.free) == bpf.MaxBurstSites
@@ -154,17 +143,17 @@ func TestLivePause(t *testing.T) {
 	s := newStage(t, nil)
 	startGuest(t, s.socket, "skewed", "1", "30")
 	tune(t, s, 100, 1, 4)
-	soon(t, "calls", func() bool { return s.Cost().Hits > 0 })
+	wait.For(t, wait.Long, "calls", func() bool { return s.Cost().Hits > 0 })
 	tune(t, s, 0, 1, 4)
 	before := s.Cost()
-	soon(t, "the end of bursts under way, and then no more calls for 300 ms", func() bool {
+	wait.For(t, wait.Long, "the end of bursts under way, and then no more calls for 300 ms", func() bool {
 		before = s.Cost()
-		time.Sleep(300 * time.Millisecond)
+		time.Sleep(300 * time.Millisecond) // It is the time in which nothing may happen.
 		after := s.Cost()
 		return after.Hits == before.Hits && after.Arming == before.Arming
 	})
 	tune(t, s, 100, 1, 4)
-	soon(t, "calls after the pause", func() bool { return s.Cost().Hits > before.Hits })
+	wait.For(t, wait.Long, "calls after the pause", func() bool { return s.Cost().Hits > before.Hits })
 }
 
 // An unrelated process that connects and sends garbage is rejected, and harms neither the agent nor
@@ -271,7 +260,7 @@ func TestLiveLongNops(t *testing.T) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	soon(t, "a refusal", func() bool { return s.Stats().Refused["probes"] > 0 || s.Stats().Accepted > 0 })
+	wait.For(t, wait.Long, "a refusal", func() bool { return s.Stats().Refused["probes"] > 0 || s.Stats().Accepted > 0 })
 	cmd.Process.Kill()
 	cmd.Wait()
 	said, err := os.ReadFile(log.Name())
@@ -286,7 +275,7 @@ func TestLiveKilledGuest(t *testing.T) {
 	s := newStage(t, nil)
 	tune(t, s, 100, 1, 1<<20)
 	g := startGuest(t, s.socket, "skewed", "2", "60")
-	soon(t, "calls", func() bool { return s.Cost().Hits > 1000 })
+	wait.For(t, wait.Long, "calls", func() bool { return s.Cost().Hits > 1000 })
 	if err := g.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}

@@ -8,9 +8,14 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/vmprof-agent/vmprof-agent/tests/wait"
 )
 
 const peerVariable = "VMPROF_PAGE_TEST_PEER"
@@ -118,7 +123,13 @@ func TestPeerClose(t *testing.T) {
 	}
 	waited := make(chan struct{})
 	go func() { p.wait(); close(waited) }()
-	time.Sleep(10 * time.Millisecond)
+	wait.For(t, wait.Long, "a goroutine waits", func() bool {
+		all := make([]byte, 1<<20)
+		all = all[:runtime.Stack(all, true)]
+		return slices.ContainsFunc(strings.Split(string(all), "\n\n"), func(stack string) bool {
+			return strings.Contains(stack, "[IO wait") && strings.Contains(stack, ".(*peer).wait(")
+		})
+	})
 	p.close()
 	<-waited
 }

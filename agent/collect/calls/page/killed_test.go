@@ -13,6 +13,7 @@ import (
 
 	"github.com/vmprof-agent/vmprof-agent/agent/model/profile"
 	"github.com/vmprof-agent/vmprof-agent/bpf"
+	"github.com/vmprof-agent/vmprof-agent/tests/wait"
 )
 
 const agentVariable = "VMPROF_PAGE_TEST_AGENT"
@@ -81,11 +82,11 @@ func TestLiveKilledAgent(t *testing.T) {
 		t.Fatalf("after the other agent was killed: %v", err)
 	}
 	defer next.Close()
-	soon(t, "the guest to come back", func() bool { return next.Stats().Guests == 1 })
+	wait.For(t, wait.Long, "the guest to come back", func() bool { return next.Stats().Guests == 1 })
 	if err := next.Tune(profile.Rate{Hz: 100, Burst: profile.Burst{Stride: 1, Samples: 2}}); err != nil {
 		t.Fatal(err)
 	}
-	soon(t, "calls", func() bool { return next.Cost().Hits > 0 })
+	wait.For(t, wait.Long, "calls", func() bool { return next.Cost().Hits > 0 })
 	if err := next.Close(); err != nil {
 		t.Fatal(err)
 	}

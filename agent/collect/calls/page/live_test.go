@@ -22,6 +22,7 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 	"github.com/vmprof-agent/vmprof-agent/cct"
 	"github.com/vmprof-agent/vmprof-agent/tests/needs"
+	"github.com/vmprof-agent/vmprof-agent/tests/wait"
 )
 
 // A graph for comparison: caller, line of the call, callee.
@@ -134,22 +135,17 @@ func (s *stage) plain(t testing.TB) *graph {
 // drained waits until everything that was delivered was read.
 func (s *stage) drained(t testing.TB) []bpf.Call {
 	t.Helper()
-	for range 1200 { // a minute
+	wait.For(t, wait.Long, "all calls of the stream", func() bool {
 		c, err := s.objects.ReadCounts()
 		if err != nil {
 			t.Fatal(err)
 		}
 		s.mu.Lock()
-		n := len(s.calls)
-		s.mu.Unlock()
-		if uint64(n) == c[bpf.CallsDelivered] {
-			s.Flush(s.add)
-			return s.calls
-		}
-		time.Sleep(50 * time.Millisecond)
-	}
-	t.Fatal("calls are missing in the stream")
-	return nil
+		defer s.mu.Unlock()
+		return uint64(len(s.calls)) == c[bpf.CallsDelivered]
+	})
+	s.Flush(s.add)
+	return s.calls
 }
 
 // buildGuest compiles testdata/guest.c, once for all tests.

@@ -17,6 +17,7 @@ import (
 
 	"github.com/vmprof-agent/vmprof-agent/agent/collect/timing"
 	headers "github.com/vmprof-agent/vmprof-agent/contrib/guest"
+	"github.com/vmprof-agent/vmprof-agent/tests/wait"
 )
 
 // buildTimed compiles testdata/timed.c with a header.
@@ -128,9 +129,11 @@ func takeAll(
 	if !taken {
 		t.Error("the guest took no timings")
 	}
-	time.Sleep(5 * drainEvery)
 	cancel()
 	<-ended
+	for err := error(nil); err == nil; { // Take reads what is there before it sees that ctx has ended.
+		list, err = timer.Take(ctx, list)
+	}
 	return list, truth, lost
 }
 
@@ -243,7 +246,7 @@ func TestTimerOldHeader(t *testing.T) {
 	guest := startTimed(t, buildTimed(t, old), socket)
 	timer := newTestTimer(t, socket)
 	defer timer.Close()
-	soon(t, "the guest", func() bool { return len(timer.Targets()) == 1 })
+	wait.For(t, wait.Long, "the guest", func() bool { return len(timer.Targets()) == 1 })
 	if _, _, taken := guest.run(t, "-"); taken {
 		t.Error("the guest takes timings")
 	}

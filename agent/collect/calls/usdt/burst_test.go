@@ -9,6 +9,7 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/model/profile"
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 	"github.com/vmprof-agent/vmprof-agent/tests/php"
+	"github.com/vmprof-agent/vmprof-agent/tests/wait"
 )
 
 // Bursts give each call its share, do not change the program's results, and leave the semaphore at
@@ -27,7 +28,7 @@ func TestLiveBursts(t *testing.T) {
 	b.look(g.PID())
 	const rounds = 2000
 	want := run(t, start(t, php.Known), rounds)
-	eventually(t, "there are 60 windows", func() bool {
+	wait.For(t, wait.Long, "there are 60 windows", func() bool {
 		if got := run(t, g, rounds); got != want {
 			t.Fatalf("the program answered %q, %q without the engine", got, want)
 		}

@@ -144,13 +144,3 @@ func semaphoreOf(t *testing.T, g *php.Guest) uint16 {
 	}
 	return v
 }
-
-// eventually waits for a condition that must come true, however busy the machine is.
-func eventually(t *testing.T, what string, done func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(time.Minute); !done(); time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("still not so after a minute: %s", what)
-		}
-	}
-}

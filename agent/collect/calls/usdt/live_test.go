@@ -16,6 +16,7 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/probe/attach"
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 	"github.com/vmprof-agent/vmprof-agent/tests/php"
+	"github.com/vmprof-agent/vmprof-agent/tests/wait"
 )
 
 // often makes windows follow each other closely, and last as long as permitted.
@@ -81,7 +82,7 @@ func TestLiveTwoEngines(t *testing.T) {
 	a, b := begin(t, often), begin(t, often)
 	a.look(g.PID())
 	b.look(g.PID())
-	eventually(t, "both sample", func() bool {
+	wait.For(t, wait.Long, "both sample", func() bool {
 		if got := run(t, g, 2000); got != want {
 			t.Fatalf("the program answered %q, want %q", got, want)
 		}
@@ -91,7 +92,7 @@ func TestLiveTwoEngines(t *testing.T) {
 		t.Fatal(err)
 	}
 	before := b.hits(g)
-	eventually(t, "the other goes on", func() bool { run(t, g, 2000); return b.hits(g) > before })
+	wait.For(t, wait.Long, "the other goes on", func() bool { run(t, g, 2000); return b.hits(g) > before })
 	if err := b.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -125,12 +126,12 @@ func TestLiveOtherTracer(t *testing.T) {
 		}
 		stop := busy(t, g, 2000)
 		if semaphore {
-			eventually(t, "calls are sampled", func() bool { return b.hits(g) > 0 })
+			wait.For(t, wait.Long, "calls are sampled", func() bool { return b.hits(g) > 0 })
 			if v := semaphoreOf(t, otherProcess); v != 1 {
 				t.Errorf("the tracer's semaphore is %d", v)
 			}
 		} else {
-			eventually(t, "the engine gives up", func() bool { return b.guest(g.PID()) == nil })
+			wait.For(t, wait.Long, "the engine gives up", func() bool { return b.guest(g.PID()) == nil })
 			if notes := b.Notes(); len(notes) != 1 || !strings.Contains(notes[0], "end that tool first") {
 				t.Errorf("notes %q", notes)
 			}
@@ -163,7 +164,7 @@ func TestLiveForks(t *testing.T) {
 		t.Error(err)
 	}
 	before := b.hits(g)
-	eventually(t, "windows that come and go while it forks", func() bool { run(t, g, 1); return b.hits(g) > before })
+	wait.For(t, wait.Long, "windows that come and go while it forks", func() bool { run(t, g, 1); return b.hits(g) > before })
 	if err := b.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -181,7 +182,7 @@ func TestLiveStoppedInWindow(t *testing.T) {
 		go g.Run(1 << 30) // until it is killed
 	}
 	for _, g := range []*php.Guest{stopped, ending} {
-		eventually(t, "a window is open", func() bool { b.mu.Lock(); defer b.mu.Unlock(); return b.windows[g.PID()] != nil })
+		wait.For(t, wait.Long, "a window is open", func() bool { b.mu.Lock(); defer b.mu.Unlock(); return b.windows[g.PID()] != nil })
 		if g == stopped {
 			unix.Kill(g.PID(), unix.SIGSTOP)
 			defer unix.Kill(g.PID(), unix.SIGCONT)
@@ -189,7 +190,7 @@ func TestLiveStoppedInWindow(t *testing.T) {
 			g.Kill()
 		}
 	}
-	eventually(t, "all windows are closed", func() bool { b.mu.Lock(); defer b.mu.Unlock(); return len(b.windows)+b.closings == 0 })
+	wait.For(t, wait.Long, "all windows are closed", func() bool { b.mu.Lock(); defer b.mu.Unlock(); return len(b.windows)+b.closings == 0 })
 	if v := semaphoreOf(t, stopped); v != 0 {
 		t.Errorf("semaphore of a process that was stopped is %d", v)
 	}
@@ -206,7 +207,7 @@ func TestLiveHostile(t *testing.T) {
 	b := begin(t, often)
 	b.look(g.PID())
 	stop := busy(t, g, 1<<20)
-	eventually(t, "its calls are sampled", func() bool { return b.hits(g) > 0 })
+	wait.For(t, wait.Long, "its calls are sampled", func() bool { return b.hits(g) > 0 })
 	stop()
 	if err := b.Close(); err != nil {
 		t.Fatal(err)
@@ -246,7 +247,7 @@ func TestLiveUnreadable(t *testing.T) {
 		}
 	}
 	before := b.hits(good)
-	eventually(t, "another process is sampled", func() bool { run(t, good, 2000); return b.hits(good) > before })
+	wait.For(t, wait.Long, "another process is sampled", func() bool { run(t, good, 2000); return b.hits(good) > before })
 	bad.Kill()
 }
 
@@ -256,7 +257,7 @@ func TestLiveSilence(t *testing.T) {
 	b := begin(t, often)
 	b.look(g.PID())
 	go g.Order("spin 60000")
-	eventually(t, "the silence is noted", func() bool {
+	wait.For(t, wait.Long, "the silence is noted", func() bool {
 		for _, g := range b.all() {
 			b.check(g)
 		}
@@ -313,7 +314,7 @@ func TestLiveOtherLanguages(t *testing.T) {
 			}
 			defer func() { cmd.Process.Kill(); cmd.Wait() }()
 			var err error
-			eventually(t, "it runs", func() bool {
+			wait.For(t, wait.Long, "it runs", func() bool {
 				var found bool
 				found, err = b.Look(t.Context(), cmd.Process.Pid)
 				return found || errors.Is(err, errNoProbes)
@@ -321,7 +322,7 @@ func TestLiveOtherLanguages(t *testing.T) {
 			if errors.Is(err, errNoProbes) {
 				t.Skip(err)
 			}
-			eventually(t, "its calls are sampled", func() bool { _, windows := b.sum(); return windows >= 5 && b.Cost().Hits > 0 })
+			wait.For(t, wait.Long, "its calls are sampled", func() bool { _, windows := b.sum(); return windows >= 5 && b.Cost().Hits > 0 })
 			if err := b.Close(); err != nil {
 				t.Fatal(err)
 			}
