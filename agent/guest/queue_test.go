@@ -5,34 +5,37 @@ import (
 	"errors"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/host/proc"
 )
 
 func TestQueueOneWorkerAProcess(t *testing.T) {
-	var inside, most, done atomic.Int64
-	n := newQueue(4, func(*Process) {
-		if v := inside.Add(1); v > most.Load() {
-			most.Store(v)
+	synctest.Test(t, func(t *testing.T) {
+		var inside, most, done atomic.Int64
+		n := newQueue(4, func(*Process) {
+			if v := inside.Add(1); v > most.Load() {
+				most.Store(v)
+			}
+			time.Sleep(time.Millisecond)
+			inside.Add(-1)
+			done.Add(1)
+		})
+		defer n.close()
+		p := NewProcess(proc.Identity{PID: 1})
+		for range 20 { // two milliseconds: within the first run, within the second, and once between them
+			n.submit(p)
+			time.Sleep(100 * time.Microsecond)
 		}
-		time.Sleep(time.Millisecond)
-		inside.Add(-1)
-		done.Add(1)
+		n.wait(t.Context(), []*Process{p}, time.Minute)
+		if most.Load() != 1 {
+			t.Errorf("%d workers had the process at once", most.Load())
+		}
+		if done.Load() != 3 || inside.Load() != 0 {
+			t.Errorf("%d runs, %d not finished when wait returned", done.Load(), inside.Load())
+		}
 	})
-	defer n.close()
-	p := NewProcess(proc.Identity{PID: 1})
-	for range 20 {
-		n.submit(p)
-		time.Sleep(100 * time.Microsecond)
-	}
-	n.wait(context.Background(), []*Process{p}, time.Minute)
-	if most.Load() != 1 {
-		t.Errorf("%d workers had the process at once", most.Load())
-	}
-	if done.Load() == 0 || inside.Load() != 0 {
-		t.Errorf("%d runs, %d not finished when wait returned", done.Load(), inside.Load())
-	}
 }
 
 // What is submitted while a worker has the process is worked on afterwards.

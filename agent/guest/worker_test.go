@@ -9,6 +9,7 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/host/proc"
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 	"github.com/vmprof-agent/vmprof-agent/symbolize/symbol"
+	"github.com/vmprof-agent/vmprof-agent/tests/wait"
 	"github.com/vmprof-agent/vmprof-agent/vmruntime"
 )
 
@@ -64,10 +65,8 @@ func TestNameLater(t *testing.T) {
 		p.work.again = []Wanted{{notBefore: next + time.Second}, {notBefore: next}}
 		rs.nameLater(p)
 	}
-	for worked.Load() == 0 {
-		time.Sleep(time.Millisecond)
-	}
-	time.Sleep(pause)
+	wait.For(t, wait.Long, "the process is worked on", func() bool { return worked.Load() > 0 })
+	time.Sleep(pause) // If every pass had its own timer, the others would have ended by then.
 	if n := worked.Load(); n != 1 || passes < 10 || len(p.wanted) != 2*passes {
 		t.Errorf("worked on %d times after %d passes, %d frames wanted", n, passes, len(p.wanted))
 	}

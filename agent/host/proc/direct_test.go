@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/vmprof-agent/vmprof-agent/tests/needs"
+	"github.com/vmprof-agent/vmprof-agent/tests/wait"
 	"github.com/vmprof-agent/vmprof-agent/vmruntime"
 )
 
@@ -146,9 +147,7 @@ func TestDirectAbsent(t *testing.T) {
 		t.Errorf("second Read = %v, want %v", err, ErrQuarantined)
 	}
 	c.kill()
-	for pool.Stats().Stuck > 0 { // ends, or go test does
-		time.Sleep(time.Millisecond)
-	}
+	wait.For(t, wait.Long, "the call that hung returns", func() bool { return pool.Stats().Stuck == 0 })
 }
 
 func BenchmarkDirectRead(b *testing.B) {

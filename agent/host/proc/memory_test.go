@@ -10,6 +10,7 @@ import (
 	"unsafe"
 
 	"github.com/vmprof-agent/vmprof-agent/tests/needs"
+	"github.com/vmprof-agent/vmprof-agent/tests/wait"
 	"github.com/vmprof-agent/vmprof-agent/vmruntime"
 )
 
@@ -187,9 +188,7 @@ func TestMemoryOfATargetThatHangs(t *testing.T) {
 		t.Errorf("Stats = %+v, want one abandoned, stuck and quarantined", s)
 	}
 	c.kill()
-	for pool.Stats().Stuck > 0 { // ends, or go test does
-		time.Sleep(time.Millisecond)
-	}
+	wait.For(t, wait.Long, "the call that hung returns", func() bool { return pool.Stats().Stuck == 0 })
 }
 
 // TestMemoryPresence: which reads can hang is known before anybody waits for one.
