@@ -103,7 +103,7 @@ func (f *fixture) play(t *testing.T, w Window, enters func()) (Result, int) {
 		tid <- unix.Gettid()
 		for ctx.Err() == nil {
 			enters()
-			time.Sleep(time.Millisecond)
+			time.Sleep(time.Millisecond) // It is the pace: a window is to see some rounds, not thousands.
 		}
 	}()
 	w.Threads = []int{<-tid}

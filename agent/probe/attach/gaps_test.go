@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/host/proc"
+	"github.com/vmprof-agent/vmprof-agent/tests/wait"
 )
 
 // What is missed twice counts once, and a window has its part of each gap.
@@ -65,12 +66,12 @@ func TestDeadEvent(t *testing.T) {
 		t.Fatal(err)
 	}
 	var gaps []Gap
-	for deadline := time.Now().Add(time.Minute); len(gaps) == 0 && time.Now().Before(deadline); time.Sleep(maxLag / 2) {
-		gaps, err = ticks.Gaps(began, proc.Monotonic())
-		if err != nil {
+	wait.For(t, wait.Long, "the event that does not count is found", func() bool {
+		if gaps, err = ticks.Gaps(began, proc.Monotonic()); err != nil {
 			t.Fatal(err)
 		}
-	}
+		return len(gaps) > 0
+	})
 	if len(gaps) != 1 || gaps[0].CPU != cpu || gaps[0].Ended-gaps[0].Began < maxLag/2 {
 		t.Fatalf("gaps %v, want one of CPU %d that is as long as the event did not count", gaps, cpu)
 	}
@@ -78,16 +79,13 @@ func TestDeadEvent(t *testing.T) {
 	if again == stopped || again == nil {
 		t.Fatal("the event that does not count is still there")
 	}
-	for deadline := time.Now().Add(time.Minute); ; {
-		if ran, err := again.counted(); err != nil {
+	wait.For(t, wait.Long, "the new event counts", func() bool {
+		ran, err := again.counted()
+		if err != nil {
 			t.Fatal(err)
-		} else if ran > 0 {
-			break
 		}
-		if time.Now().After(deadline) {
-			t.Fatal("the new event does not count")
-		}
-	}
+		return ran > 0
+	})
 	if err := ticks.Stop(); err != nil && !errors.Is(err, unix.ENODEV) {
 		t.Fatal(err)
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/tests/breakpoints"
 	"github.com/vmprof-agent/vmprof-agent/tests/jvm"
 	"github.com/vmprof-agent/vmprof-agent/tests/needs"
+	"github.com/vmprof-agent/vmprof-agent/tests/wait"
 )
 
 func callsOf(t *testing.T, g *jvm.Guest) float64 {
@@ -52,16 +53,15 @@ func countCalls(t *testing.T, g *jvm.Guest, m Method, share float64) (got Count,
 	t.Helper()
 	c := openCounter(t, g, m, share)
 	defer c.Close()
-	deadline := time.Now().Add(time.Minute)
-	await := func(done func(Count) bool) {
-		for ; !done(c.Take()[g.PID()]); time.Sleep(100 * time.Millisecond) {
-			if time.Now().After(deadline) || c.Err() != nil {
-				t.Fatalf("nothing is counted: %v, %v", c.Err(), c.Notes())
-			}
+	await := func(what string, done func(Count) bool) {
+		if err := wait.Until(t.Context(), wait.Long, what, func() (bool, error) {
+			return done(c.Take()[g.PID()]), c.Err()
+		}); err != nil {
+			t.Fatalf("nothing is counted: %v, %v", err, c.Notes())
 		}
 	}
-	await(func(n Count) bool { return n.Calls > 0 })
-	await(func(n Count) bool { return n.Observed > 0 }) // a slice that was not chosen by what it saw
+	await("calls", func(n Count) bool { return n.Calls > 0 })
+	await("a slice that was not chosen by what it saw", func(n Count) bool { return n.Observed > 0 })
 	c.Take()
 	before := callsOf(t, g)
 	add := func(n Count) {
@@ -71,7 +71,7 @@ func countCalls(t *testing.T, g *jvm.Guest, m Method, share float64) (got Count,
 	}
 	const seconds, most, leastCalls, leastObserved = 3, 60, 1000, 200 * time.Millisecond
 	for n := 1; n <= seconds || (truth < leastCalls || got.Observed < leastObserved) && n <= most; n++ {
-		time.Sleep(time.Second)
+		time.Sleep(time.Second) // It is the time that is counted.
 		add(c.Take()[g.PID()])
 	}
 	last, err := c.Finish()
@@ -111,11 +111,8 @@ func TestLiveCounter(t *testing.T) {
 			if test.hot {
 				c := openCounter(t, g, m, test.share)
 				defer c.Close()
-				for deadline := time.Now().Add(time.Minute); c.Err() == nil &&
-					time.Now().Before(deadline); time.Sleep(100 * time.Millisecond) {
-					c.Take()
-				}
-				if err := c.Err(); err == nil || !strings.Contains(err.Error(), "is called too often to be counted") {
+				wait.For(t, wait.Long, "the counter gives up", func() bool { c.Take(); return c.Err() != nil })
+				if err := c.Err(); !strings.Contains(err.Error(), "is called too often to be counted") {
 					t.Errorf("%s: %v", test.name, err)
 				}
 				return

@@ -6,12 +6,13 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
+	"github.com/vmprof-agent/vmprof-agent/agent/host/proc"
 	"github.com/vmprof-agent/vmprof-agent/agent/probe/attach"
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 	"github.com/vmprof-agent/vmprof-agent/tests/breakpoints"
 	"github.com/vmprof-agent/vmprof-agent/tests/needs"
+	"github.com/vmprof-agent/vmprof-agent/tests/wait"
 )
 
 func TestReturns(t *testing.T) {
@@ -67,21 +68,25 @@ func TestLiveFollower(t *testing.T) {
 			}
 			defer f.Close()
 			counts := func() bpf.InvocationCounts { return f.Counts()[g.PID()] }
-			for deadline := time.Now().Add(time.Minute); counts().Returned == 0 ||
-				test.hot; time.Sleep(50 * time.Millisecond) {
-				if test.hot && f.Err() != nil {
-					break
+			if err := wait.Until(t.Context(), wait.Long, "calls are followed, or refused", func() (bool, error) {
+				if test.hot {
+					return f.Err() != nil, nil
 				}
-				if time.Now().After(deadline) || !test.hot && f.Err() != nil {
-					t.Fatalf("%s: nothing is followed: %v, %v", test.name, f.Err(), f.Notes())
-				}
+				return counts().Returned > 0, f.Err()
+			}); err != nil {
+				t.Fatalf("%s: nothing is followed: %v, %v", test.name, err, f.Notes())
 			}
 			if test.hot {
-				if err := f.Err(); err == nil || !strings.Contains(err.Error(), "is called too often to be followed") {
+				if err := f.Err(); !strings.Contains(err.Error(), "is called too often to be followed") {
 					t.Errorf("%s: %v", test.name, err)
 				}
 				return
 			}
+			vm, err := attachProcess(t.Context(), proc.DefaultRoot, proc.NewPool(proc.PoolOptions{}), g.PID(), m)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer vm.Close()
 			var last bpf.InvocationCounts
 			var got, least, most float64
 			// Calls of new code are not seen until it is found: what counts is a time without new
@@ -93,16 +98,23 @@ func TestLiveFollower(t *testing.T) {
 				first := counts()
 				after := callsOf(t, g)
 				last = first
-				for deadline := time.Now().Add(time.Minute); last.Entered-first.Entered < 2*attach.MaxBreakpointHits; time.Sleep(50 * time.Millisecond) {
-					if last = counts(); time.Now().After(deadline) || f.Err() != nil {
-						t.Fatalf("%s: %+v, %v", test.name, last, f.Err())
-					}
+				if err := wait.Until(t.Context(), wait.Long, "more calls than breakpoints stand for", func() (bool, error) {
+					last = counts()
+					return last.Entered-first.Entered >= 2*attach.MaxBreakpointHits, f.Err()
+				}); err != nil {
+					t.Fatalf("%s: %+v, %v", test.name, last, err)
 				}
 				least = callsOf(t, g) - after
 				last = counts()
 				most = callsOf(t, g) - before
 				got = float64(last.Entered - first.Entered)
-				time.Sleep(3 * followEvery) // what is new is found by then
+				wait.For(t, wait.Long, "the code that calls enter now is followed", func() bool {
+					if err := vm.search(); err != nil {
+						return false
+					}
+					list, err := vm.current()
+					return err == nil && len(list) > 0 && f.Code(g.PID()).Versions[list[len(list)-1].Version]
+				})
 				t.Logf("%s: %.0f calls, %.0f to %.0f in truth: %+v, %d versions", test.name, got, least, most, last,
 					versions)
 			}

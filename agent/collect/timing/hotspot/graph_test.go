@@ -6,11 +6,11 @@ import (
 	"fmt"
 	"math"
 	"testing"
-	"time"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/host/proc"
 	"github.com/vmprof-agent/vmprof-agent/tests/needs"
 	"github.com/vmprof-agent/vmprof-agent/tests/placement"
+	"github.com/vmprof-agent/vmprof-agent/tests/wait"
 	"github.com/vmprof-agent/vmprof-agent/vmruntime"
 )
 
@@ -65,19 +65,18 @@ func readFlow(t *testing.T, pid int, method string) *vmruntime.MethodFlow {
 		t.Fatal(err)
 	}
 	defer p.Close()
-	for range 300 {
-		time.Sleep(100 * time.Millisecond)
+	var flow *vmruntime.MethodFlow
+	if late := wait.Until(t.Context(), wait.Long, "the VM counts in "+method, func() (bool, error) {
 		if err = p.search(); err != nil {
-			continue
+			return false, nil
 		}
-		flow, readErr := p.flow()
 		const enough = 2000
-		if err = readErr; err == nil && flow.Counted && flow.Blocks[0].Count > enough {
-			return flow
-		}
+		flow, err = p.flow()
+		return err == nil && flow.Counted && flow.Blocks[0].Count > enough, nil
+	}); late != nil {
+		t.Fatalf("%v: %v", late, err)
 	}
-	t.Fatalf("the VM does not count in %s: %v", method, err)
-	return nil
+	return flow
 }
 
 func TestParseMethod(t *testing.T) {
