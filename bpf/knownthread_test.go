@@ -6,7 +6,6 @@ import (
 	"os"
 	"runtime"
 	"testing"
-	"time"
 
 	"github.com/cilium/ebpf/link"
 	"golang.org/x/sys/unix"
@@ -200,12 +199,7 @@ func TestKernelThreadForgotten(t *testing.T) {
 		}
 	}
 	ended <- key
-	for deadline := time.Now().Add(time.Minute); o.KnownThreads.Lookup(&key,
-		new(KnownThread)) == nil; time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatal("the thread is still known")
-		}
-	}
+	waitFor(t, "the thread to be forgotten", func() bool { return o.KnownThreads.Lookup(&key, new(KnownThread)) != nil })
 	if err := o.KnownThreads.Lookup(&stays, new(KnownThread)); err != nil {
 		t.Errorf("another thread: %v", err)
 	}

@@ -60,7 +60,8 @@ func threadState(t *testing.T, tid uint32) byte {
 	return stat[bytes.LastIndexByte(stat, ')')+2]
 }
 
-// waitFor waits until a condition holds.
+// waitFor waits until a condition holds. It looks more often than package wait does: what follows is
+// often measured.
 func waitFor(t *testing.T, what string, done func() bool) {
 	t.Helper()
 	for end := time.Now().Add(time.Minute); !done(); time.Sleep(time.Millisecond) {

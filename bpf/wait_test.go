@@ -78,7 +78,7 @@ func TestKernelMonitor(t *testing.T) {
 				if test.way == blocked {
 					m.blocks.hit(arguments{m.monitor})
 				}
-				time.Sleep(time.Millisecond)
+				time.Sleep(time.Millisecond) // It is the wait that is measured.
 				ended := time.Now()
 				m.entered.hit(arguments{})
 				got := m.one(t)
@@ -340,11 +340,7 @@ func TestProbeMonitorOfDeadThread(t *testing.T) {
 		}
 		return n
 	}
-	for end := time.Now().Add(10 * time.Second); entries() != 0; time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("%d entries of threads that are gone", entries())
-		}
-	}
+	waitFor(t, "entries of threads that are gone to be removed", func() bool { return entries() == 0 })
 	if n := m.counts(t)[ProbeHits]; n != 300 {
 		t.Errorf("%d hits, want 300", n)
 	}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"fmt"
 	"io"
 	"log/slog"
 	"math/rand/v2"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/vmprof-agent/vmprof-agent/agent/collect/timing"
 	"github.com/vmprof-agent/vmprof-agent/agent/host/proc"
+	"github.com/vmprof-agent/vmprof-agent/tests/wait"
 )
 
 // startSleeper starts a process that waits. It is reaped as soon as it has ended.
@@ -39,15 +41,10 @@ func TestFollow(t *testing.T) {
 	}
 	state := func(cmd *exec.Cmd, want bool) {
 		t.Helper()
-		for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
+		wait.For(t, wait.Long, fmt.Sprintf("a process that is stopped: %v", want), func() bool {
 			stat, err := proc.DefaultRoot.Stat(cmd.Process.Pid)
-			if err == nil && (stat.State == 'T') == want {
-				return
-			}
-			if time.Now().After(deadline) {
-				t.Fatalf("state %c, %v", stat.State, err)
-			}
-		}
+			return err == nil && (stat.State == 'T') == want
+		})
 	}
 	if err := one.Process.Signal(syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
@@ -75,11 +72,7 @@ func TestFollow(t *testing.T) {
 	if err := other.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	for deadline := time.Now().Add(time.Minute); l.look(); time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatal("a process that was killed is alive")
-		}
-	}
+	wait.For(t, wait.Long, "a process that was killed is gone", func() bool { return !l.look() })
 	if got := strings.Join(l.notes(), "\n"); !strings.Contains(got, "process "+strconv.Itoa(other.Process.Pid)+
 		" ended after 20s, and the audit with it") {
 		t.Errorf("notes %q", got)

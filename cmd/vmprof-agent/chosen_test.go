@@ -9,9 +9,9 @@ import (
 	"os/exec"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/model/profile"
+	"github.com/vmprof-agent/vmprof-agent/tests/wait"
 )
 
 // A recording of processes that have all ended is refused; of some, it warns. A zombie has ended.
@@ -26,11 +26,7 @@ func TestChosenEnded(t *testing.T) {
 		defer cmd.Wait()
 	}
 	gone := chosenProcesses(zombies)
-	for deadline := time.Now().Add(time.Minute); len(gone.running(gone.processes)) > 0; time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatal("sleep 0 does not end")
-		}
-	}
+	wait.For(t, wait.Long, "sleep 0 ends", func() bool { return len(gone.running(gone.processes)) == 0 })
 	for _, test := range []struct {
 		pids         []int
 		fails, warns string

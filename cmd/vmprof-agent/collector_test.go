@@ -5,7 +5,8 @@ import (
 	"runtime/debug"
 	"runtime/metrics"
 	"testing"
-	"time"
+
+	"github.com/vmprof-agent/vmprof-agent/tests/wait"
 )
 
 func TestPacePercent(t *testing.T) {
@@ -42,14 +43,12 @@ func TestPaceCollector(t *testing.T) {
 	}
 	await := func(what string, is func(percent int) bool) {
 		t.Helper()
-		for range 200 {
+		if err := wait.Until(t.Context(), wait.Long, what, func() (bool, error) {
 			runtime.GC()
-			if is(percent()) {
-				return
-			}
-			time.Sleep(5 * time.Millisecond)
+			return is(percent()), nil
+		}); err != nil {
+			t.Fatalf("%v: the heap may grow by %d %%", err, percent())
 		}
-		t.Errorf("%s: the heap may grow by %d %%", what, percent())
 	}
 	await("a small heap", func(p int) bool { return p > gcPercent })
 	large := make([]byte, 4*gcRoom)

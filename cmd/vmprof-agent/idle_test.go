@@ -10,19 +10,17 @@ import (
 	"time"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/host/proc"
+	"github.com/vmprof-agent/vmprof-agent/tests/wait"
 )
 
 func TestIdleNotes(t *testing.T) {
 	guest := startSleeper(t)
 	pid := guest.Process.Pid
-	// until it sleeps
-	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
-		if comm, _ := proc.DefaultRoot.Comm(pid); comm == "sleep" {
-			if stat, err := proc.DefaultRoot.Stat(pid); err == nil && stat.State == 'S' {
-				break
-			}
-		}
-	}
+	wait.For(t, wait.Long, "it sleeps", func() bool {
+		comm, _ := proc.DefaultRoot.Comm(pid)
+		stat, err := proc.DefaultRoot.Stat(pid)
+		return comm == "sleep" && err == nil && stat.State == 'S'
+	})
 	used := usedBy([]int{pid, os.Getpid(), 1<<22 - 1})
 	if len(used) != 2 {
 		t.Fatalf("%v", used)
@@ -48,9 +46,7 @@ func TestIdleNotes(t *testing.T) {
 	if err := guest.Process.Signal(syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
-	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline) &&
-		stoppedBy(pid) == ""; time.Sleep(10 * time.Millisecond) {
-	}
+	wait.For(t, wait.Long, "it is stopped", func() bool { return stoppedBy(pid) != "" })
 	notes, stopped := idleNotes(usedBy([]int{pid}), 10*time.Millisecond)
 	if want := fmt.Sprintf("process %d is stopped by a signal: `kill -CONT %d` continues it", pid, pid); !stopped ||
 		strings.Join(notes, "\n") != want {

@@ -15,6 +15,7 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/model/profile"
 	"github.com/vmprof-agent/vmprof-agent/agent/view/history"
 	"github.com/vmprof-agent/vmprof-agent/agent/view/httpd"
+	"github.com/vmprof-agent/vmprof-agent/tests/wait"
 )
 
 // A dated is a profiler whose window was closed just now.
@@ -51,11 +52,7 @@ func TestServeHistory(t *testing.T) {
 	done := make(chan error)
 	go func() { done <- o.run(ctx, p, ln, time.Hour, log) }()
 	<-p.observed
-	for deadline := time.Now().Add(10 * time.Second); o.past.Stats().Windows == 0; time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("%+v", o.past.Stats())
-		}
-	}
+	wait.For(t, wait.Long, "the window is in the history", func() bool { return o.past.Stats().Windows > 0 })
 	for path, want := range map[string]string{
 		"/metrics":                            "vmprof_history_windows_total 1",
 		"/profiles/cpu?from=10m":              "\x1f\x8b",

@@ -7,7 +7,6 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/host/proc"
 	"github.com/vmprof-agent/vmprof-agent/tests/wait"
@@ -133,12 +132,12 @@ func TestFollowerOfPIDs(t *testing.T) {
 	}
 	command.Process.Kill() // and is a zombie
 	var news string
-	for deadline := time.Now().Add(wait.Long); news == "" &&
-		time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
+	wait.For(t, wait.Long, "the end is said", func() bool {
 		if news, err = f.look(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-	}
+		return news != ""
+	})
 	command.Wait()
 	if want := "process " + pid + " has ended"; news != want {
 		t.Errorf("%q, want %q", news, want)
