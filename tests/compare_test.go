@@ -45,8 +45,9 @@ func TestCompareKnown(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	time.Sleep(2 * time.Second) // until C2 has compiled the methods
-
+	for _, guest := range running {
+		optimized(t, jdk, guest.PID(), "guest.Paced.heavy", "guest.Paced.light")
+	}
 	dir := t.TempDir()
 	paths, failures := make([]string, len(programs)), make(chan error, len(programs))
 	began := time.Now()

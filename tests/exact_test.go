@@ -2,19 +2,14 @@ package tests
 
 import (
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/pprof/profile"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/collect/calls/exact"
-	"github.com/vmprof-agent/vmprof-agent/agent/host/proc"
-	"github.com/vmprof-agent/vmprof-agent/elffile"
 	"github.com/vmprof-agent/vmprof-agent/tests/guests"
 	"github.com/vmprof-agent/vmprof-agent/tests/jvm"
 	"github.com/vmprof-agent/vmprof-agent/tests/needs"
@@ -236,13 +231,13 @@ func recordExact(t *testing.T, guest *guests.Counted, what string) *profile.Prof
 // recordExactly records the guest while it obeys an order.
 func recordExactly(t *testing.T, guest *guests.Counted, order string, flags ...string) *profiler.Recording {
 	t.Helper()
-	probed := probedByte(t, guest.PID())
 	run, err := built.Start(t.Context(), profiler.Options{PID: guest.PID(), Frequency: frequency, Extra: flags})
 	if err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the guest is probed", probed)
-	time.Sleep(500 * time.Millisecond) // it records from a moment later on
+	eventually(t, "the guest's calls are counted, for the recording", func() bool {
+		return run.Said(`msg="calls are counted"`) > 0 && run.Said("msg=recording") > 0
+	})
 	if _, err := guest.Order(order); err != nil {
 		t.Fatal(err)
 	}
@@ -254,51 +249,6 @@ func recordExactly(t *testing.T, guest *guests.Counted, order string, flags ...s
 		t.Errorf("%d stacks were sampled, which nobody wanted", n)
 	}
 	return recording
-}
-
-// probedByte says whether there is a breakpoint where the guest's methods begin.
-func probedByte(t *testing.T, pid int) func() bool {
-	t.Helper()
-	maps, err := proc.DefaultRoot.Maps(pid, proc.Executable)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for i := range maps {
-		if filepath.Base(maps[i].Path) == "libjvm.so" {
-			return probedIn(t, pid, &maps[i])
-		}
-	}
-	t.Fatal("the guest maps no libjvm")
-	return nil
-}
-
-func probedIn(t *testing.T, pid int, mapping *proc.Mapping) func() bool {
-	t.Helper()
-	lib, err := os.Open(mapping.Path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer lib.Close()
-	file, err := elffile.OpenFile(lib)
-	if err != nil {
-		t.Fatal(err)
-	}
-	sites, err := exact.FindSites(file, lib)
-	if err != nil {
-		t.Fatal(err)
-	}
-	memory, err := os.Open(fmt.Sprintf("/proc/%d/mem", pid))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { memory.Close() })
-	return func() bool {
-		code := make([]byte, 1)
-		if _, err := memory.ReadAt(code, int64(mapping.Start+sites.Entry-mapping.Offset)); err != nil {
-			t.Fatal(err)
-		}
-		return code[0] == 0xcc // int3
-	}
 }
 
 // contextsOf returns the contexts of the guest's own threads in a profile, without methods of which

@@ -19,6 +19,7 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/host/proc"
 	"github.com/vmprof-agent/vmprof-agent/tests/guests"
 	"github.com/vmprof-agent/vmprof-agent/tests/harness"
+	"github.com/vmprof-agent/vmprof-agent/tests/jvm"
 	"github.com/vmprof-agent/vmprof-agent/tests/needs"
 	"github.com/vmprof-agent/vmprof-agent/tests/profiler"
 	"github.com/vmprof-agent/vmprof-agent/tests/stacks"
@@ -95,6 +96,20 @@ const patience = wait.Long
 func eventually(t *testing.T, what string, is func() bool) {
 	t.Helper()
 	wait.For(t, patience, what, is)
+}
+
+// optimized waits until C2 has compiled methods of a JVM.
+func optimized(t *testing.T, jdk jvm.JDK, pid int, methods ...string) {
+	t.Helper()
+	for _, method := range methods {
+		eventually(t, "C2 has compiled "+method, func() bool {
+			is, err := jdk.Optimized(t.Context(), pid, method)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return is
+		})
+	}
 }
 
 // recordWork samples a process until it has used so much CPU time, and its own start and

@@ -148,7 +148,8 @@ func checkSlow(t *testing.T, got slowCall, want events.Called, tolerance time.Du
 // A method that is called too often is not followed, and the error says what to do.
 func TestSlowRefused(t *testing.T) {
 	needs.Root(t, "sampling")
-	guest := startEvents(t, needs.JDK(t), events.Locking)
+	jdk := needs.JDK(t)
+	guest := startEvents(t, jdk, events.Locking)
 	done := make(chan error, 1)
 	go func() {
 		_, err := guest.Run(1, 50_000_000)
@@ -156,7 +157,7 @@ func TestSlowRefused(t *testing.T) {
 	}()
 	defer func() { <-done }()
 	defer guest.Kill()
-	time.Sleep(3 * time.Second) // until it is compiled
+	optimized(t, jdk, guest.PID(), "guest.Locking.often")
 	got := agent(t, "record", "-e", "wall", "--slow=guest.Locking.often", "--breakpoints=always", "-p",
 		strconv.Itoa(guest.PID()), "-d", "5", "-o", filepath.Join(t.TempDir(), "slow.pb.gz"))
 	if got.code == 0 || !strings.Contains(got.stderr, "guest.Locking.often is called too often to be followed") ||

@@ -7,7 +7,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
+
+	"github.com/vmprof-agent/vmprof-agent/tests/wait"
 )
 
 func TestRun(t *testing.T) {
@@ -16,12 +17,12 @@ func TestRun(t *testing.T) {
 		t.Fatal(err)
 	}
 	var usage Usage
-	for usage.CPU == 0 { // it comes in ticks; the test's own deadline bounds the loop
+	wait.For(t, wait.Long, "a tick of CPU time", func() bool {
 		if usage, err = run.Usage(); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(10 * time.Millisecond)
-	}
+		return usage.CPU > 0
+	})
 	if usage.RSS == 0 {
 		t.Error("a process without memory")
 	}
@@ -46,7 +47,9 @@ func TestRunCancelled(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	time.Sleep(100 * time.Millisecond) // for the trap to be set; without it the test fails, it does not pass
+	if err := run.waitFor(map[string]int{"ready": 1}); err != nil {
+		t.Fatal(err)
+	}
 	cancel()
 	if output, _ := run.Wait(); !strings.Contains(output, "interrupted") {
 		t.Errorf("got %q, want a process that was asked to end", output)
@@ -58,8 +61,8 @@ func TestWaitSamplingOfTheDead(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, wait := range []func() error{run.WaitSampling, run.WaitAttached} {
-		if err := wait(); err == nil || !strings.Contains(err.Error(), "no privilege") {
+	for _, ready := range []func() error{run.WaitSampling, run.WaitAttached} {
+		if err := ready(); err == nil || !strings.Contains(err.Error(), "no privilege") {
 			t.Errorf("got %v, want what the process said", err)
 		}
 	}

@@ -61,13 +61,12 @@ func Start(t testing.TB, command *exec.Cmd) *Terminal {
 	if err := command.Start(); err != nil {
 		t.Fatal(err)
 	}
+	read := make(chan struct{}) // closed when nothing follows
 	go func() {
+		defer close(read)
 		for buffer := make([]byte, 4096); ; {
 			n, err := master.Read(buffer)
-			term.lock.Lock()
-			term.output = append(term.output, buffer[:n]...)
-			term.lock.Unlock()
-			if err != nil {
+			if term.add(buffer[:n]) || err != nil {
 				return
 			}
 		}
@@ -75,7 +74,9 @@ func Start(t testing.TB, command *exec.Cmd) *Terminal {
 	go func() {
 		defer close(term.Ended)
 		command.Wait()
-		term.drain()
+		if _, err := slave.WriteString(last); err == nil {
+			<-read
+		}
 	}()
 	t.Cleanup(func() {
 		command.Process.Kill()
@@ -86,15 +87,15 @@ func Start(t testing.TB, command *exec.Cmd) *Terminal {
 	return term
 }
 
-// drain waits until all that was written has been read.
-func (t *Terminal) drain() {
-	for range 500 {
-		if waiting, err := unix.IoctlGetInt(int(t.master.Fd()), unix.TIOCINQ); err != nil || waiting == 0 {
-			break
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
-	time.Sleep(50 * time.Millisecond) // what was read has yet to be appended
+// last is written to the terminal after all that the program has written.
+const last = "\x00the program has ended\x00"
+
+// add adds what was read to the output, and reports whether that was the last of it.
+func (t *Terminal) add(read []byte) (ended bool) {
+	t.lock.Lock()
+	defer t.lock.Unlock()
+	t.output, ended = bytes.CutSuffix(append(t.output, read...), []byte(last))
+	return ended
 }
 
 // Resize changes the size of the terminal.
