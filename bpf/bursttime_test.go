@@ -75,7 +75,7 @@ func burstPosition(t *testing.T) (off []string) {
 			b.tick(t, 0) // finds the burst under way
 		}
 		if n%5 == 0 {
-			time.Sleep(20 * time.Millisecond) // costs no CPU time
+			time.Sleep(20 * time.Millisecond) // It costs no CPU time.
 			for end := threadTime(t) + time.Millisecond; threadTime(t) < end; {
 			}
 		}

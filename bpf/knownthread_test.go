@@ -199,7 +199,7 @@ func TestKernelThreadForgotten(t *testing.T) {
 		}
 	}
 	ended <- key
-	waitFor(t, "the thread to be forgotten", func() bool { return o.KnownThreads.Lookup(&key, new(KnownThread)) != nil })
+	waitFor(t, "its end to be noticed", func() bool { return o.KnownThreads.Lookup(&key, new(KnownThread)) != nil })
 	if err := o.KnownThreads.Lookup(&stays, new(KnownThread)); err != nil {
 		t.Errorf("another thread: %v", err)
 	}

@@ -145,12 +145,12 @@ func repeatStops(stop, goOn func()) (all stoppedTime) {
 		begin := time.Now()
 		stop()
 		stopped := time.Now()
-		time.Sleep(each)
+		time.Sleep(each) // It is the stop.
 		end := time.Now()
 		goOn()
 		all.least += end.Sub(stopped)
 		all.most += time.Since(begin)
-		time.Sleep(each / 4)
+		time.Sleep(each / 4) // The process goes on meanwhile.
 	}
 	return all
 }

@@ -124,7 +124,7 @@ func (l lab) fight(ctx context.Context, how takes, programs ...guests.Program) (
 			return d, err
 		}
 	}
-	time.Sleep(l.warmup)
+	time.Sleep(l.warmup) // It is part of the measurement's manner: no moment is the last one of the compilers.
 	failures := make(chan error, len(running))
 	began := time.Now()
 	for i, guest := range running {

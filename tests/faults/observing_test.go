@@ -67,7 +67,7 @@ func recordIdle(t *testing.T, slices bool, flags ...string) {
 				for _, a := range one.Allocations {
 					truth += float64(a.Bytes)
 				}
-				time.Sleep(200 * time.Millisecond)
+				time.Sleep(200 * time.Millisecond) // It leaves the guest idle.
 			}
 			return nil
 		})

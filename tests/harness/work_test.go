@@ -13,7 +13,7 @@ func TestWork(t *testing.T) {
 		case began <- true:
 		default:
 		}
-		time.Sleep(time.Millisecond)
+		time.Sleep(time.Millisecond) // It is the work.
 		return 2, nil
 	})
 	<-began

@@ -101,7 +101,8 @@ func (r *Run) WaitSampling() error {
 	return nil
 }
 
-// settle is that moment.
+// settle is that moment. It is a length of time, as nothing tells for any profiler when it is done
+// with what it does once, which is not to be measured with what it does all the time.
 const settle = 500 * time.Millisecond
 
 // samples says that the process holds perf events.

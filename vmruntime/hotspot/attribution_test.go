@@ -92,7 +92,7 @@ func measureAttribution(t *testing.T, jdk guests.JDK, name string, warmUp time.D
 		_, err := guest.RunFor(warmUp + 2*time.Minute)
 		ran <- err
 	}()
-	time.Sleep(warmUp)
+	time.Sleep(warmUp) // The table is of code that has run for as long.
 	vm := &jvm{home: jdk.Home, pid: guest.PID(), mem: processMemory(guest.PID())}
 	vm.findLibrary(t)
 	all, few := vm.attach(t), vm.attach(t)

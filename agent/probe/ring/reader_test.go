@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 	"unsafe"
+
+	"github.com/vmprof-agent/vmprof-agent/tests/wait"
 )
 
 // A fakeRing is a ring in plain memory; the test acts as its writers. A record must not wrap.
@@ -120,8 +122,10 @@ func TestReaderWaitsForWriter(t *testing.T) {
 	submit, _ := a.reserve(at(1))
 	b.write(at(2))
 	go func() {
-		for r.Stats().Pauses < 10 {
-			time.Sleep(time.Millisecond)
+		if err := wait.Until(t.Context(), wait.Long, "ten pauses", func() (bool, error) {
+			return r.Stats().Pauses >= 10, nil
+		}); err != nil {
+			t.Error(err)
 		}
 		submit()
 	}()

@@ -71,7 +71,10 @@ func TestEngine(t *testing.T) {
 	if err := e.Tune(rate(500, 8)); err != nil {
 		t.Fatal(err)
 	}
-	wait.For(t, wait.Long, "20 windows, some full", func() bool { s := e.Watches(); return s.Complete+s.Full >= 20 && s.Full > 0 })
+	wait.For(t, wait.Long, "20 windows, some full", func() bool {
+		s := e.Watches()
+		return s.Complete+s.Full >= 20 && s.Full > 0
+	})
 	if err := e.Tune(rate(0, 0)); err != nil {
 		t.Fatal(err)
 	}

@@ -164,7 +164,10 @@ func TestLiveForks(t *testing.T) {
 		t.Error(err)
 	}
 	before := b.hits(g)
-	wait.For(t, wait.Long, "windows that come and go while it forks", func() bool { run(t, g, 1); return b.hits(g) > before })
+	wait.For(t, wait.Long, "windows that come and go while it forks", func() bool {
+		run(t, g, 1)
+		return b.hits(g) > before
+	})
 	if err := b.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -182,7 +185,11 @@ func TestLiveStoppedInWindow(t *testing.T) {
 		go g.Run(1 << 30) // until it is killed
 	}
 	for _, g := range []*php.Guest{stopped, ending} {
-		wait.For(t, wait.Long, "a window is open", func() bool { b.mu.Lock(); defer b.mu.Unlock(); return b.windows[g.PID()] != nil })
+		wait.For(t, wait.Long, "a window is open", func() bool {
+			b.mu.Lock()
+			defer b.mu.Unlock()
+			return b.windows[g.PID()] != nil
+		})
 		if g == stopped {
 			unix.Kill(g.PID(), unix.SIGSTOP)
 			defer unix.Kill(g.PID(), unix.SIGCONT)
@@ -190,7 +197,11 @@ func TestLiveStoppedInWindow(t *testing.T) {
 			g.Kill()
 		}
 	}
-	wait.For(t, wait.Long, "all windows are closed", func() bool { b.mu.Lock(); defer b.mu.Unlock(); return len(b.windows)+b.closings == 0 })
+	wait.For(t, wait.Long, "all windows are closed", func() bool {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		return len(b.windows)+b.closings == 0
+	})
 	if v := semaphoreOf(t, stopped); v != 0 {
 		t.Errorf("semaphore of a process that was stopped is %d", v)
 	}
@@ -247,7 +258,10 @@ func TestLiveUnreadable(t *testing.T) {
 		}
 	}
 	before := b.hits(good)
-	wait.For(t, wait.Long, "another process is sampled", func() bool { run(t, good, 2000); return b.hits(good) > before })
+	wait.For(t, wait.Long, "another process is sampled", func() bool {
+		run(t, good, 2000)
+		return b.hits(good) > before
+	})
 	bad.Kill()
 }
 
@@ -322,7 +336,10 @@ func TestLiveOtherLanguages(t *testing.T) {
 			if errors.Is(err, errNoProbes) {
 				t.Skip(err)
 			}
-			wait.For(t, wait.Long, "its calls are sampled", func() bool { _, windows := b.sum(); return windows >= 5 && b.Cost().Hits > 0 })
+			wait.For(t, wait.Long, "its calls are sampled", func() bool {
+				_, windows := b.sum()
+				return windows >= 5 && b.Cost().Hits > 0
+			})
 			if err := b.Close(); err != nil {
 				t.Fatal(err)
 			}

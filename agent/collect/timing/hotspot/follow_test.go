@@ -98,7 +98,7 @@ func TestLiveFollower(t *testing.T) {
 				first := counts()
 				after := callsOf(t, g)
 				last = first
-				if err := wait.Until(t.Context(), wait.Long, "more calls than breakpoints stand for", func() (bool, error) {
+				if err := wait.Until(t.Context(), wait.Long, "calls that take refills", func() (bool, error) {
 					last = counts()
 					return last.Entered-first.Entered >= 2*attach.MaxBreakpointHits, f.Err()
 				}); err != nil {
