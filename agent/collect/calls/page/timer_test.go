@@ -125,6 +125,12 @@ func takeAll(
 			}
 		}
 	}()
+	wait.For(t, wait.Long, "the timer has the methods to audit, and their versions", func() (all bool) {
+		timer.mu.Lock()
+		defer timer.mu.Unlock()
+		timer.each(func(one *timed) { all = len(one.methods) == 10 && len(one.names) == 2 })
+		return all
+	})
 	truth, lost, taken := guest.run(t, "+")
 	if !taken {
 		t.Error("the guest took no timings")

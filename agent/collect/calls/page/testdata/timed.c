@@ -159,10 +159,9 @@ int main(void)
 	vmprof_version(LEAF, 0, "plain");
 	vmprof_version(LEAF, 1, "slow");
 	while (fgets(line, sizeof(line), stdin)) {
-		if (line[0] == '+') /* once there is an agent that takes timings */
-			while (!vmprof_timing())
-				usleep(1000);
-		usleep(300000); /* until the agent has the methods */
+		/* once there is an agent that takes timings, or for a minute at most there is one no more */
+		for (int i = 0; i < 60000 && vmprof_timing() != (line[0] == '+'); i++)
+			usleep(1000);
 		all();
 	}
 	return 0;
