@@ -58,17 +58,26 @@ func TestNameLater(t *testing.T) {
 	rs.queue = newQueue(1, func(*Process) { worked.Add(1) })
 	defer rs.queue.close()
 	p := NewProcess(proc.Identity{PID: 1})
-	const pause = 200 * time.Millisecond
-	next := proc.Monotonic() + pause
-	passes := 0
-	for ; proc.Monotonic() < next-pause/2; passes++ {
+	timers := func() int {
+		rs.queue.mu.Lock()
+		defer rs.queue.mu.Unlock()
+		return len(rs.queue.timers)
+	}
+	next := proc.Monotonic() + time.Hour
+	const passes = 100
+	for range passes {
 		p.work.again = []Wanted{{notBefore: next + time.Second}, {notBefore: next}}
 		rs.nameLater(p)
 	}
+	if n := timers(); n != 1 || p.work.due != next || len(p.wanted) != 2*passes {
+		t.Errorf("%d timers after %d passes, one %v after the first frame, %d frames wanted", n, passes, p.work.due-next,
+			len(p.wanted))
+	}
+	p.work.again = []Wanted{{notBefore: proc.Monotonic() + time.Millisecond}} // what is due before has another timer
+	rs.nameLater(p)
 	wait.For(t, wait.Long, "the process is worked on", func() bool { return worked.Load() > 0 })
-	time.Sleep(pause) // If every pass had its own timer, the others would have ended by then.
-	if n := worked.Load(); n != 1 || passes < 10 || len(p.wanted) != 2*passes {
-		t.Errorf("worked on %d times after %d passes, %d frames wanted", n, passes, len(p.wanted))
+	if n := timers(); n != 1 || worked.Load() != 1 {
+		t.Errorf("worked on %d times, %d timers are left", worked.Load(), n)
 	}
 }
 
