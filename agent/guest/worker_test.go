@@ -70,7 +70,7 @@ func TestNameLater(t *testing.T) {
 		rs.nameLater(p)
 	}
 	if n := timers(); n != 1 || p.work.due != next || len(p.wanted) != 2*passes {
-		t.Errorf("%d timers after %d passes, one %v after the first frame, %d frames wanted", n, passes, p.work.due-next,
+		t.Errorf("%d timers after %d passes, one %v after its first frame, %d are wanted", n, passes, p.work.due-next,
 			len(p.wanted))
 	}
 	p.work.again = []Wanted{{notBefore: proc.Monotonic() + time.Millisecond}} // what is due before has another timer

@@ -260,7 +260,9 @@ func TestLiveLongNops(t *testing.T) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	wait.For(t, wait.Long, "an answer", func() bool { return s.Stats().Refused["probes"] > 0 || s.Stats().Accepted > 0 })
+	wait.For(t, wait.Long, "an answer", func() bool {
+		return s.Stats().Refused["probes"] > 0 || s.Stats().Accepted > 0
+	})
 	cmd.Process.Kill()
 	cmd.Wait()
 	said, err := os.ReadFile(log.Name())
