@@ -99,6 +99,13 @@ var (
 		Kind: symbol.KindMarker})
 )
 
+// RareStacks is the name of Rare, which stands for the contexts that a bounded tree has no room for:
+// what they weigh counts for it, below their nearest caller that is kept.
+const RareStacks = "[rare stacks]"
+
+// Rare is the frame that stands for contexts that are left out.
+var Rare = symbol.Intern(symbol.Frame{Function: RareStacks, SystemName: RareStacks, Kind: symbol.KindMarker})
+
 // Time is the CPU time in ns that n of the thread's samples stand for, given Profile.Period.
 func (t *Thread) Time(n uint64, period time.Duration) float64 {
 	if t.SampleTime > 0 {

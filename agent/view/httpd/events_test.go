@@ -195,7 +195,7 @@ func TestMergeEventsLimit(t *testing.T) {
 	for _, l := range p.Sample[1].Location {
 		names = append(names, l.Line[0].Function.Name)
 	}
-	if !slices.Equal(names[1:], []string{rareStacks, "com.acme.shop.Server.handle"}) {
+	if !slices.Equal(names[1:], []string{profile.RareStacks, "com.acme.shop.Server.handle"}) {
 		t.Errorf("the rest is in %q", names)
 	}
 }

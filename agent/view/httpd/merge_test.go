@@ -75,10 +75,10 @@ func TestMergeLimit(t *testing.T) {
 		names := s.Label[processLabel][0]
 		for i := len(s.Location) - 1; i >= 0; i-- {
 			name := s.Location[i].Line[0].Function.Name
-			if name == rareStacks {
+			if name == profile.RareStacks {
 				rare++
 				if i != 0 {
-					t.Errorf("something is below %s: %v", rareStacks, s.Location)
+					t.Errorf("something is below %s: %v", profile.RareStacks, s.Location)
 				}
 				break
 			}

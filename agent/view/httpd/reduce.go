@@ -1,7 +1,6 @@
 package httpd
 
 import (
-	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -20,12 +19,7 @@ const (
 	maxWindowProcesses = 1000
 	// otherProcesses is the name of those that are too many.
 	otherProcesses = "[other processes]"
-	// rareStacks is the frame that stands for contexts that are too many.
-	rareStacks = "[rare stacks]"
 )
-
-// rare is that frame.
-var rare = symbol.Intern(symbol.Frame{Function: rareStacks, SystemName: rareStacks, Kind: symbol.KindMarker})
 
 // reduce makes one window of several consecutive ones, at least one, with what pages show of a kind
 // and nothing else. It merges the threads of a process and the addresses of a function: these would
@@ -47,14 +41,11 @@ func reduce(windows []*profile.Profile, k *kind, limit int) *profile.Profile {
 			r.add(w, proc)
 		}
 	}
-	c := cutoff{least(r.totals(), limit), least(r.rowValues(), limit)}
-	dropped := false
+	rare := r.prune(limit)
 	for _, p := range r.processes {
-		reduced, cut := p.finish(c, k.shown)
-		dropped = dropped || cut
-		all.Processes = append(all.Processes, reduced)
+		all.Processes = append(all.Processes, p.finish())
 	}
-	if dropped {
+	if rare {
 		all.Comments = appendNew(all.Comments, []string{fmt.Sprintf("rare stacks are merged; /profiles/%s has all",
 			k.Name)})
 	}
@@ -85,7 +76,7 @@ type reducedProcess struct {
 	events  bool // values are those of kind; otherwise CPU time
 	kind    profile.EventKind
 	others  []*profile.Events // kinds that there are besides, empty: the accounts are of all kinds together
-	tree    cct.Tree[symbol.Symbol]
+	tree    *cct.Tree[symbol.Symbol]
 	sampled float64                         // CPU time in ns that the tree's samples stand for
 	unseen  map[symbol.Symbol]time.Duration // profile.Thread.Unseen, by its frame
 	weight  []float64                       // by node, of events: what readers see first
@@ -108,7 +99,7 @@ func (r *reduction) add(w *profile.Profile, proc *profile.Process) {
 	if !ofEvents {
 		for _, t := range proc.Threads {
 			if t.Tree != nil {
-				cct.MergeMap(&p.tree, t.Tree, r.frame)
+				cct.MergeMap(p.tree, t.Tree, r.frame)
 				p.sampled += t.Time(t.Tree.Total(), w.Period)
 			}
 			if t.Unseen > 0 {
@@ -136,7 +127,7 @@ func (r *reduction) process(proc *profile.Process) *reducedProcess {
 	p := r.index[key]
 	if p == nil {
 		p = &reducedProcess{rows: make(map[eventKey]int), unseen: make(map[symbol.Symbol]time.Duration),
-			process: profile.Process{PID: key.pid, Comm: key.comm}}
+			tree: new(cct.Tree[symbol.Symbol]), process: profile.Process{PID: key.pid, Comm: key.comm}}
 		if key.comm != otherProcesses {
 			p.process.Runtime, p.process.VM, p.process.Service, p.process.Executable = proc.Runtime, proc.VM,
 				proc.Service, proc.Executable
@@ -211,103 +202,63 @@ func (p *reducedProcess) addRow(row profile.EventRow) {
 	}
 }
 
-// totals are the weights of all contexts with what they called.
-func (p *reducedProcess) totals() []float64 {
-	totals := make([]float64, p.tree.Len()+1)
-	for id := p.tree.Len(); id >= 0; id-- { // children before parents
-		n := p.tree.Node(cct.NodeID(id))
-		if p.events && id < len(p.weight) {
-			totals[id] += p.weight[id]
-		} else if !p.events {
-			totals[id] += float64(n.Self)
-		}
-		if id > 0 {
-			totals[n.Parent] += totals[id]
-		}
-	}
-	return totals
-}
-
-// totals are those of all contexts of all processes.
-func (r *reduction) totals() (all []float64) {
-	for _, p := range r.processes {
-		all = append(all, p.totals()[1:]...)
-	}
-	return all
-}
-
-// rowValues are what readers see first of all events.
-func (r *reduction) rowValues() (all []float64) {
-	for _, p := range r.processes {
+// prune leaves the limit heaviest contexts of all processes, by what readers see first, and as many
+// rows of events. It reports whether there were more.
+func (r *reduction) prune(limit int) (rare bool) {
+	var own func(int) []float64
+	var values []float64
+	trees := make([]*cct.Tree[symbol.Symbol], len(r.processes))
+	for i, p := range r.processes {
+		trees[i] = p.tree
 		for _, row := range p.list {
-			all = append(all, row.Values[r.kind.shown.value])
+			values = append(values, row.Values[r.kind.shown.value])
 		}
 	}
-	return all
-}
-
-// A cutoff is what a context and a row of events must have more than to be kept.
-type cutoff struct{ context, row float64 }
-
-// least returns a number that no more than limit of all exceed. It sorts them.
-func least(all []float64, limit int) float64 {
-	if len(all) <= limit {
-		return math.Inf(-1)
-	}
-	slices.SortFunc(all, func(a, b float64) int { return cmp.Compare(b, a) })
-	return all[limit]
-}
-
-// finish makes the process of what exceeds the cutoff, and says whether there was something that
-// does not.
-func (p *reducedProcess) finish(c cutoff, shown *view) (_ *profile.Process, dropped bool) {
-	tree := new(cct.Tree[symbol.Symbol])
-	totals := p.totals()
-	place := make([]cct.NodeID, len(totals)) // node of each context in the new tree
-	cut := make([]bool, len(totals))         // it is part of a rare one
-	for id, n := range p.tree.Nodes() {
-		switch {
-		case id == cct.Root:
-			tree.Add(nil, n.Self)
-		case cut[n.Parent]: // it counts for the same rare frame
-			place[id], cut[id] = tree.AddBelow(tree.Node(place[n.Parent]).Parent, rare, n.Self, 0), true
-		case totals[id] > c.context, n.Key == rare: // since it was reduced before
-			place[id] = tree.AddBelow(place[n.Parent], n.Key, n.Self, 0)
-		default:
-			place[id], cut[id] = tree.AddBelow(place[n.Parent], rare, n.Self, 0), true
-			dropped = true
+	if r.kind.shown.events {
+		own = func(i int) []float64 {
+			p := r.processes[i]
+			return append(p.weight, make([]float64, p.tree.Len()+1-len(p.weight))...)
 		}
 	}
-	proc := p.process
-	if !p.events {
-		sampled := &profile.Thread{Tree: tree}
-		if n := tree.Total(); n > 0 {
-			sampled.SampleTime = p.sampled / float64(n)
-		}
-		proc.Threads = []*profile.Thread{sampled}
-		for _, frame := range []symbol.Symbol{profile.Waking, profile.NotSampled} {
-			if p.unseen[frame] > 0 {
-				proc.Threads = append(proc.Threads, &profile.Thread{Unseen: p.unseen[frame], UnseenIn: frame})
+	places, left := cct.PruneAll(trees, own, limit, profile.Rare)
+	rare = left > 0 || len(values) > limit
+	heaviest := cct.NewCutoff(values, limit)
+	for i, p := range r.processes {
+		rows := p.list
+		p.list, p.rows = nil, make(map[eventKey]int)
+		for _, row := range rows {
+			if places != nil {
+				row.Context = places[i][row.Context]
 			}
+			if !heaviest.Keep(row.Values[r.kind.shown.value]) {
+				row.Context = p.tree.AddBelow(cct.Root, profile.Rare, 0, 0)
+				row.EventLabels = profile.EventLabels{What: row.What, Probe: row.Probe}
+			}
+			p.addRow(row)
 		}
-		return &proc, dropped
 	}
-	rows := p.list
-	p.list, p.rows = nil, make(map[eventKey]int)
-	for _, row := range rows {
-		if len(place) > 0 && int(row.Context) < len(place) {
-			row.Context = place[row.Context]
-		}
-		if row.Values[shown.value] <= c.row {
-			row.Context = tree.AddBelow(cct.Root, rare, 0, 0)
-			row.EventLabels = profile.EventLabels{What: row.What, Probe: row.Probe}
-			dropped = true
-		}
-		p.addRow(row)
+	return rare
+}
+
+// finish makes the process.
+func (p *reducedProcess) finish() *profile.Process {
+	proc := p.process
+	if p.events {
+		proc.Events = append(p.others, &profile.Events{Kind: p.kind, Tree: p.tree, Rows: p.list, Basis: p.basis,
+			Coverage: p.covered})
+		return &proc
 	}
-	proc.Events = append(p.others, &profile.Events{Kind: p.kind, Tree: tree, Rows: p.list, Basis: p.basis,
-		Coverage: p.covered})
-	return &proc, dropped
+	sampled := &profile.Thread{Tree: p.tree}
+	if n := p.tree.Total(); n > 0 {
+		sampled.SampleTime = p.sampled / float64(n)
+	}
+	proc.Threads = []*profile.Thread{sampled}
+	for _, frame := range []symbol.Symbol{profile.Waking, profile.NotSampled} {
+		if p.unseen[frame] > 0 {
+			proc.Threads = append(proc.Threads, &profile.Thread{Unseen: p.unseen[frame], UnseenIn: frame})
+		}
+	}
+	return &proc
 }
 
 // appendNew appends what is not there yet.

@@ -1,0 +1,152 @@
+package cct
+
+import "math"
+
+// Prune returns a tree of the contexts that keep wants, the place in it of each context of t, and
+// how many were left out. keep is called for callers before their callees, and not for what is
+// below a context that is left out. What is left out counts for its nearest kept caller, or for a
+// child of that with the key rest if it is not nil: so the total stays, and nobody seems to have
+// called what they did not. Contexts of t that have this key already are joined with what is left
+// out below the same caller, and do not count again. Edges into what is left out lose their weight.
+func (t *Tree[K]) Prune(rest *K, keep func(NodeID) bool) (pruned *Tree[K], places []NodeID, left int) {
+	pruned = &Tree[K]{Limit: t.Limit}
+	places = make([]NodeID, t.Len()+1)
+	cut := make([]bool, len(places))
+	for id, n := range t.Nodes() {
+		up := places[n.Parent]
+		joined := rest != nil && n.Key == *rest
+		switch {
+		case id == Root:
+			pruned.Add(nil, n.Self)
+			continue
+		case !cut[n.Parent] && !joined && keep(id):
+			places[id] = pruned.AddBelow(up, n.Key, n.Self, n.Entered)
+			continue
+		case !cut[n.Parent] && rest != nil:
+			up = pruned.AddBelow(up, *rest, 0, 0)
+		}
+		pruned.nodes[up].self += n.Self
+		pruned.total.self += n.Self
+		places[id], cut[id] = up, true
+		if !joined {
+			left++
+		}
+	}
+	pruned.overflow.self += t.overflow.self
+	pruned.overflow.entered += t.overflow.entered
+	return pruned, places, left
+}
+
+// PruneAll bounds the contexts of several trees together, each of which becomes a smaller one: see
+// Prune. The limit heaviest are kept, counted with their callees, and one with the key rest below
+// each of them and below each root where something is left out. own returns what the contexts of a
+// tree weigh by themselves, by NodeID and none negative; nil is Node.Self. places are by tree, and
+// nil if there are no more than limit contexts: then nothing changes.
+func PruneAll[K comparable](
+	trees []*Tree[K], own func(tree int) []float64, limit int, rest K,
+) (places [][]NodeID, left int) {
+	contexts := 0
+	for _, t := range trees {
+		contexts += t.Len()
+	}
+	if contexts <= limit {
+		return nil, 0
+	}
+	totals, all := make([][]float64, len(trees)), make([]float64, 0, contexts)
+	for i, t := range trees {
+		if own != nil {
+			totals[i] = own(i)
+		} else {
+			totals[i] = make([]float64, t.Len()+1)
+			for id := range t.nodes {
+				totals[i][id] = float64(t.nodes[id].self)
+			}
+		}
+		t.AddUp(totals[i])
+		for id := 1; id < len(t.nodes); id++ {
+			if t.nodes[id].key != rest {
+				all = append(all, totals[i][id])
+			}
+		}
+	}
+	if len(all) <= limit {
+		return nil, 0
+	}
+	heaviest := NewCutoff(all, limit)
+	places = make([][]NodeID, len(trees))
+	for i, t := range trees {
+		pruned, place, n := t.Prune(&rest, func(id NodeID) bool { return heaviest.Keep(totals[i][id]) })
+		*t, places[i] = *pruned, place
+		left += n
+	}
+	return places, left
+}
+
+// AddUp adds to the weight of each context, by NodeID, those of its descendants.
+func (t *Tree[K]) AddUp(weights []float64) {
+	for id := t.Len(); id > 0; id-- { // children before parents
+		weights[t.nodes[id].parent] += weights[id]
+	}
+}
+
+// A Cutoff keeps the heaviest of some weights.
+type Cutoff struct {
+	least float64 // what weighs more is kept
+	ties  int     // how many more of the weight least there is room for
+}
+
+// NewCutoff returns one that keeps limit of the weights, or all if they are no more. It changes
+// their order.
+func NewCutoff(weights []float64, limit int) *Cutoff {
+	if len(weights) <= limit {
+		return &Cutoff{least: math.Inf(-1)}
+	}
+	c := &Cutoff{least: largest(weights, limit), ties: limit}
+	for _, w := range weights {
+		if w > c.least {
+			c.ties--
+		}
+	}
+	return c
+}
+
+// Keep reports whether a weight is kept. It is called once for each of them: of equal ones, the
+// first are kept.
+func (c *Cutoff) Keep(weight float64) bool {
+	if weight == c.least && c.ties > 0 {
+		c.ties--
+		return true
+	}
+	return weight > c.least
+}
+
+// largest returns the weight that has n others before it in descending order: Hoare's selection
+// ("Algorithm 65: Find", CACM 1961). It changes their order.
+func largest(all []float64, n int) float64 {
+	for from, to := 0, len(all)-1; from < to; {
+		pivot := all[(from+to)/2]
+		i, j := from, to
+		for i <= j {
+			for all[i] > pivot {
+				i++
+			}
+			for all[j] < pivot {
+				j--
+			}
+			if i <= j {
+				all[i], all[j] = all[j], all[i]
+				i++
+				j--
+			}
+		}
+		switch {
+		case n <= j:
+			to = j
+		case n >= i:
+			from = i
+		default:
+			return all[n]
+		}
+	}
+	return all[n]
+}
