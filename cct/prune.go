@@ -38,10 +38,11 @@ func (t *Tree[K]) Prune(rest *K, keep func(NodeID) bool) (pruned *Tree[K], place
 }
 
 // PruneAll bounds the contexts of several trees together, each of which becomes a smaller one: see
-// Prune. The limit heaviest are kept, counted with their callees, and one with the key rest below
-// each of them and below each root where something is left out. own returns what the contexts of a
-// tree weigh by themselves, by NodeID and none negative; nil is Node.Self. places are by tree, and
-// nil if there are no more than limit contexts: then nothing changes.
+// Prune. The heaviest with their callees are kept, at most limit and of equal ones all or none, and
+// one with the key rest below each of them and below each root where something is left out. own
+// returns what the contexts of a tree weigh by themselves, by NodeID and none negative; nil is
+// Node.Self. places are by tree, and nil if there are no more than limit contexts: then nothing
+// changes.
 func PruneAll[K comparable](
 	trees []*Tree[K], own func(tree int) []float64, limit int, rest K,
 ) (places [][]NodeID, left int) {
@@ -72,10 +73,10 @@ func PruneAll[K comparable](
 	if len(all) <= limit {
 		return nil, 0
 	}
-	heaviest := NewCutoff(all, limit)
+	least := NewCutoff(all, limit).Least
 	places = make([][]NodeID, len(trees))
 	for i, t := range trees {
-		pruned, place, n := t.Prune(&rest, func(id NodeID) bool { return heaviest.Keep(totals[i][id]) })
+		pruned, place, n := t.Prune(&rest, func(id NodeID) bool { return totals[i][id] > least })
 		*t, places[i] = *pruned, place
 		left += n
 	}
@@ -89,35 +90,35 @@ func (t *Tree[K]) AddUp(weights []float64) {
 	}
 }
 
-// A Cutoff keeps the heaviest of some weights.
+// A Cutoff separates the heaviest of some weights from the others.
 type Cutoff struct {
-	least float64 // what weighs more is kept
-	ties  int     // how many more of the weight least there is room for
+	Least float64 // no more than the limit exceed it; -Inf if all are kept
+	ties  int     // how many that equal it there is room for as well
 }
 
-// NewCutoff returns one that keeps limit of the weights, or all if they are no more. It changes
+// NewCutoff returns the one that keeps limit of the weights, or all if they are no more. It changes
 // their order.
 func NewCutoff(weights []float64, limit int) *Cutoff {
 	if len(weights) <= limit {
-		return &Cutoff{least: math.Inf(-1)}
+		return &Cutoff{Least: math.Inf(-1)}
 	}
-	c := &Cutoff{least: largest(weights, limit), ties: limit}
+	c := &Cutoff{Least: largest(weights, limit), ties: limit}
 	for _, w := range weights {
-		if w > c.least {
+		if w > c.Least {
 			c.ties--
 		}
 	}
 	return c
 }
 
-// Keep reports whether a weight is kept. It is called once for each of them: of equal ones, the
-// first are kept.
+// Keep reports whether a weight is kept, and is called once for each: of those that equal Least, it
+// keeps the first ones. To keep none of these, compare with Least.
 func (c *Cutoff) Keep(weight float64) bool {
-	if weight == c.least && c.ties > 0 {
+	if weight == c.Least && c.ties > 0 {
 		c.ties--
 		return true
 	}
-	return weight > c.least
+	return weight > c.Least
 }
 
 // largest returns the weight that has n others before it in descending order: Hoare's selection

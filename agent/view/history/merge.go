@@ -25,7 +25,6 @@ const (
 
 	otherProcesses = "[other processes]"
 	otherThreads   = "[other threads]"
-	rareStacks     = "[rare stacks]"
 )
 
 // A merger makes one window of several.
@@ -141,11 +140,6 @@ const nearRows = 8
 
 // add adds a window, which covers the time until end. The window is not changed.
 func (m *merger) add(w *window, end time.Time) {
-	m.addWindow(w, end)
-	m.shrink()
-}
-
-func (m *merger) addWindow(w *window, end time.Time) {
 	if m.index == nil {
 		m.index = make(map[processKey]*mergedProcess)
 		m.sum.Start, m.sum.Period, m.sum.Event, m.sum.Unit = w.Start, w.Period, w.Event, w.Unit
@@ -164,45 +158,9 @@ func (m *merger) addWindow(w *window, end time.Time) {
 	for _, one := range w.processes {
 		m.process(one).add(m, one)
 	}
-}
-
-// shrink merges the rarest contexts, rows and edges if there are too many to add windows to them: a
-// program may have other stacks in each.
-func (m *merger) shrink() {
-	const limit = 2 * maxContexts // each context that is kept may have a rare one below it
-	contexts, edges := 0, 0
-	var events [profile.EventKinds]int
-	for _, p := range m.processes {
-		for _, t := range p.threads {
-			contexts += t.tree.Len()
-		}
-		for kind, e := range p.events {
-			if e != nil {
-				events[kind] += max(e.tree.Len(), len(e.rows))
-			}
-		}
-		for _, c := range p.Calls {
-			edges += c.Graph.Len()
-		}
-	}
-	if max(contexts, edges, slices.Max(events[:])) <= maxMerging {
-		return
-	}
-	w := m.list(new(arena))
-	if contexts > maxMerging {
-		w.limitThreads(limit)
-	}
-	for kind, most := range events {
-		if most > maxMerging {
-			w.limitEvents(profile.EventKind(kind), limit)
-		}
-	}
-	if edges > maxMerging {
-		w.limitCalls(limit)
-	}
-	end := m.end
-	m.release()
-	m.addWindow(w, end)
+	// A program may have other stacks in each window. Each context that is kept may have a rare one
+	// below it.
+	m.limit(maxMerging, 2*maxContexts)
 }
 
 // finish returns the window of all that was added, with at most limit contexts of each kind. It
@@ -211,17 +169,7 @@ func (m *merger) finish(limit int, room *arena) *window {
 	slices.SortStableFunc(m.processes, func(a, b *mergedProcess) int {
 		return cmp.Or(cmp.Compare(a.PID, b.PID), cmp.Compare(a.Comm, b.Comm), cmp.Compare(a.Service, b.Service))
 	})
-	w := m.list(room)
-	w.limitThreads(limit)
-	for kind := range profile.EventKinds {
-		w.limitEvents(kind, limit)
-	}
-	w.limitCalls(limit)
-	return w
-}
-
-// list returns the window of all that was added.
-func (m *merger) list(room *arena) *window {
+	m.limit(limit, limit)
 	w := m.sum
 	for _, from := range m.processes {
 		to := from.process
@@ -341,9 +289,6 @@ func (e *mergedEvents) add(m *merger, other *events) {
 		e.coverage.Add(other.coverage)
 	}
 	place := m.graft(&e.tree, other.tree)
-	if missing := e.tree.Len() + 1 - len(e.first); missing > 0 {
-		e.first = append(e.first, make([]int32, missing)...)
-	}
 	for i := range other.rows {
 		r := other.rows[i]
 		r.context = place[r.context]
@@ -353,6 +298,9 @@ func (e *mergedEvents) add(m *merger, other *events) {
 
 // addRow adds up rows that differ by nothing.
 func (e *mergedEvents) addRow(r *row) {
+	if missing := e.tree.Len() + 1 - len(e.first); missing > 0 {
+		e.first = append(e.first, make([]int32, missing)...)
+	}
 	before, at := int32(0), e.first[r.context]
 	for range nearRows {
 		if at == 0 {

@@ -3,6 +3,7 @@ package history
 import (
 	"unique"
 
+	"github.com/vmprof-agent/vmprof-agent/agent/model/profile"
 	"github.com/vmprof-agent/vmprof-agent/agent/model/stored"
 	"github.com/vmprof-agent/vmprof-agent/symbolize/symbol"
 )
@@ -57,7 +58,7 @@ func newNames() *names {
 		recorded: make(map[symbol.Symbol]frameID), groups: make(map[string]stringID),
 	}
 	n.string("")
-	n.frame(frame{function: n.string(rareStacks), system: n.string(rareStacks), kind: symbol.KindMarker})
+	n.frame(n.frameOf(profile.Rare.Value()))
 	return n
 }
 

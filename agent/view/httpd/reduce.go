@@ -222,7 +222,7 @@ func (r *reduction) prune(limit int) (rare bool) {
 	}
 	places, left := cct.PruneAll(trees, own, limit, profile.Rare)
 	rare = left > 0 || len(values) > limit
-	heaviest := cct.NewCutoff(values, limit)
+	least := cct.NewCutoff(values, limit).Least
 	for i, p := range r.processes {
 		rows := p.list
 		p.list, p.rows = nil, make(map[eventKey]int)
@@ -230,7 +230,7 @@ func (r *reduction) prune(limit int) (rare bool) {
 			if places != nil {
 				row.Context = places[i][row.Context]
 			}
-			if !heaviest.Keep(row.Values[r.kind.shown.value]) {
+			if row.Values[r.kind.shown.value] <= least {
 				row.Context = p.tree.AddBelow(cct.Root, profile.Rare, 0, 0)
 				row.EventLabels = profile.EventLabels{What: row.What, Probe: row.Probe}
 			}
