@@ -274,27 +274,28 @@ func (c *SlowCalls) Forget(then time.Duration, inside map[uint32]time.Duration) 
 			delete(c.threads, key)
 		}
 	}
-	used := map[*Process][]bool{} // contexts
+	used := map[*Process][]float64{} // how many parts are of each context
 	for key, t := range c.threads {
-		mark := used[key.process]
-		if mark == nil {
-			mark = make([]bool, c.trees[key.process].Len()+1)
-			used[key.process] = mark
+		parts := used[key.process]
+		if parts == nil {
+			parts = make([]float64, c.trees[key.process].Len()+1)
+			used[key.process] = parts
 		}
 		for _, p := range t.parts {
-			mark[p.context] = true
+			parts[p.context]++
 		}
 		if t.away.away {
-			mark[t.away.context] = true
+			parts[t.away.context]++
 		}
 	}
 	places := map[*Process][]cct.NodeID{}
-	for p := range c.trees {
+	for p, tree := range c.trees {
 		if used[p] == nil {
 			delete(c.trees, p)
 			continue
 		}
-		c.trees[p], places[p] = prune(c.trees[p], used[p])
+		tree.AddUp(used[p])
+		c.trees[p], places[p], _ = tree.Prune(nil, func(id cct.NodeID) bool { return used[p][id] > 0 })
 	}
 	for key, t := range c.threads {
 		for i := range t.parts {
@@ -302,22 +303,6 @@ func (c *SlowCalls) Forget(then time.Duration, inside map[uint32]time.Duration) 
 		}
 		t.away.context = places[key.process][t.away.context]
 	}
-}
-
-// prune returns a tree of the marked contexts, and where each is in it.
-func prune(tree *Tree, marked []bool) (*Tree, []cct.NodeID) {
-	for id := tree.Len(); id > 0; id-- { // children before parents
-		if marked[id] {
-			marked[tree.Node(cct.NodeID(id)).Parent] = true
-		}
-	}
-	out, places := &Tree{Limit: maxSlowContexts}, make([]cct.NodeID, len(marked))
-	for id, n := range tree.Nodes() {
-		if id != cct.Root && marked[id] {
-			places[id] = out.AddBelow(places[n.Parent], n.Key, 1, 0)
-		}
-	}
-	return out, places
 }
 
 // ended forgets a process.
