@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unique"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/model/cause"
 	"github.com/vmprof-agent/vmprof-agent/agent/model/profile"
@@ -68,7 +69,8 @@ func (c content) contexts(p *profile.Process, f func(tree *cct.Tree[symbol.Symbo
 }
 
 // callers is the tree of those who call a method, the heaviest first, by what the method has
-// itself. Branches of less than least of that, 0 to 1, are left out.
+// itself. Branches of less than least of that, 0 to 1, are left out; together they are a row if they
+// are not less.
 func (m *Model) callers(in content, sel selection, of methodName, least float64) []callerRow {
 	tree := cct.Tree[method]{Limit: maxCallerNodes}
 	var path []method
@@ -92,18 +94,18 @@ func (m *Model) callers(in content, sel selection, of methodName, least float64)
 		}
 	}
 	totals, total := tree.Totals(), float64(tree.Total())
-	shown := func(id cct.NodeID) bool { return total > 0 && float64(totals[id]) >= least*total && totals[id] > 0 }
-	indents := make([]int, tree.Len()+1)
+	shown := func(id cct.NodeID) bool { return float64(totals[id]) >= least*total && totals[id] > 0 }
+	rest := unique.Make(methodName{name: other})
+	pruned, _, _ := tree.Prune(&rest, shown)
+	totals = pruned.Totals()
+	indents := make([]int, pruned.Len()+1)
 	var list []callerRow
-	tree.Walk(tree.Heaviest(totals, compareMethods), func(id cct.NodeID, n cct.Node[method]) bool {
-		if id == cct.Root {
-			return true
-		}
+	pruned.Walk(pruned.Heaviest(totals, compareMethods), func(id cct.NodeID, n cct.Node[method]) bool {
 		if !shown(id) {
 			return false
 		}
 		siblings := 0
-		for sibling := range tree.Children(n.Parent) {
+		for sibling := range pruned.Children(n.Parent) {
 			if shown(sibling) {
 				siblings++
 			}

@@ -144,11 +144,19 @@ func TestCallers(t *testing.T) {
 	m.Observe(at(0, process(1, "a",
 		stack{"t", "main;left;deep;hot", 60}, stack{"t", "main;right;hot", 39}, stack{"t", "main;hot;leaf", 50},
 		stack{"t", "rare;hot", 1})))
-	got := ""
-	for _, r := range m.callers(content{}, selection{"", time.Minute}, methodName{"hot", profile.GuestCode}, 0.02) {
-		got += fmt.Sprintf("%d %s %.2f\n", r.indent, r.method.name, r.share)
+	rare := []stack{{"t", "odd;hot", 60}, {"t", "even;hot", 40}}
+	for i := range 100 { // each below the least share, together above it
+		rare = append(rare, stack{"t", fmt.Sprintf("even;c%d;hot", i), 1})
 	}
-	want := "0 hot 1.00\n1 deep 0.60\n1 left 0.60\n1 main 0.60\n1 right 0.39\n1 main 0.39\n"
+	m.Observe(at(1, process(2, "b", rare...)))
+	got := ""
+	for _, service := range []string{"a", "b"} {
+		for _, r := range m.callers(content{}, selection{service, time.Minute}, methodName{"hot", profile.GuestCode}, 0.02) {
+			got += fmt.Sprintf("%d %s %.2f\n", r.indent, r.method.name, r.share)
+		}
+	}
+	want := "0 hot 1.00\n1 deep 0.60\n1 left 0.60\n1 main 0.60\n1 right 0.39\n1 main 0.39\n" +
+		"0 hot 1.00\n1 (other) 0.50\n1 odd 0.30\n1 even 0.20\n"
 	if got != want {
 		t.Errorf("got\n%swant\n%s", got, want)
 	}
