@@ -2,24 +2,23 @@ package cct
 
 import "math"
 
-// Prune returns a tree of the contexts that keep wants, the place in it of each context of t, and
-// how many were left out. keep is called for callers before their callees, and not for what is
-// below a context that is left out. What is left out counts for its nearest kept caller, or for a
-// child of that with the key rest if it is not nil: so the total stays, and nobody seems to have
-// called what they did not. Contexts of t that have this key already are joined with what is left
-// out below the same caller, and do not count again. Edges into what is left out lose their weight.
-func (t *Tree[K]) Prune(rest *K, keep func(NodeID) bool) (pruned *Tree[K], places []NodeID, left int) {
+// Prune returns a tree of the contexts that keep wants, and the place in it of each context of t.
+// keep is called for callers before their callees, and not for what is below a context that is left
+// out. What is left out counts for its nearest kept caller, or for a child of that with the key rest
+// if it is not nil: so the total stays, and nobody seems to have called what they did not. Contexts
+// of t that have this key already join what is left out below the same caller. Edges into what is
+// left out lose their weight.
+func (t *Tree[K]) Prune(rest *K, keep func(NodeID) bool) (pruned *Tree[K], places []NodeID) {
 	pruned = &Tree[K]{Limit: t.Limit}
 	places = make([]NodeID, t.Len()+1)
 	cut := make([]bool, len(places))
 	for id, n := range t.Nodes() {
 		up := places[n.Parent]
-		joined := rest != nil && n.Key == *rest
 		switch {
 		case id == Root:
 			pruned.Add(nil, n.Self)
 			continue
-		case !cut[n.Parent] && !joined && keep(id):
+		case !cut[n.Parent] && (rest == nil || n.Key != *rest) && keep(id):
 			places[id] = pruned.AddBelow(up, n.Key, n.Self, n.Entered)
 			continue
 		case !cut[n.Parent] && rest != nil:
@@ -28,13 +27,10 @@ func (t *Tree[K]) Prune(rest *K, keep func(NodeID) bool) (pruned *Tree[K], place
 		pruned.nodes[up].self += n.Self
 		pruned.total.self += n.Self
 		places[id], cut[id] = up, true
-		if !joined {
-			left++
-		}
 	}
 	pruned.overflow.self += t.overflow.self
 	pruned.overflow.entered += t.overflow.entered
-	return pruned, places, left
+	return pruned, places
 }
 
 // PruneAll bounds the contexts of several trees together, each of which becomes a smaller one: see
@@ -45,13 +41,13 @@ func (t *Tree[K]) Prune(rest *K, keep func(NodeID) bool) (pruned *Tree[K], place
 // changes.
 func PruneAll[K comparable](
 	trees []*Tree[K], own func(tree int) []float64, limit int, rest K,
-) (places [][]NodeID, left int) {
+) (places [][]NodeID) {
 	contexts := 0
 	for _, t := range trees {
 		contexts += t.Len()
 	}
 	if contexts <= limit {
-		return nil, 0
+		return nil
 	}
 	totals, all := make([][]float64, len(trees)), make([]float64, 0, contexts)
 	for i, t := range trees {
@@ -71,16 +67,15 @@ func PruneAll[K comparable](
 		}
 	}
 	if len(all) <= limit {
-		return nil, 0
+		return nil
 	}
 	least := NewCutoff(all, limit).Least
 	places = make([][]NodeID, len(trees))
 	for i, t := range trees {
-		pruned, place, n := t.Prune(&rest, func(id NodeID) bool { return totals[i][id] > least })
+		pruned, place := t.Prune(&rest, func(id NodeID) bool { return totals[i][id] > least })
 		*t, places[i] = *pruned, place
-		left += n
 	}
-	return places, left
+	return places
 }
 
 // AddUp adds to the weight of each context, by NodeID, those of its descendants.

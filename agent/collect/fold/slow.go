@@ -295,7 +295,7 @@ func (c *SlowCalls) Forget(then time.Duration, inside map[uint32]time.Duration) 
 			continue
 		}
 		tree.AddUp(used[p])
-		c.trees[p], places[p], _ = tree.Prune(nil, func(id cct.NodeID) bool { return used[p][id] > 0 })
+		c.trees[p], places[p] = tree.Prune(nil, func(id cct.NodeID) bool { return used[p][id] > 0 })
 	}
 	for key, t := range c.threads {
 		for i := range t.parts {

@@ -62,7 +62,7 @@ func (m *merger) limitEvents(kind profile.EventKind, most, limit int) {
 			}
 		}
 	}
-	places, _ := cct.PruneAll(trees, func(i int) []float64 {
+	places := cct.PruneAll(trees, func(i int) []float64 {
 		of := make([]float64, trees[i].Len()+1)
 		for j := range list[i].rows {
 			r := &list[i].rows[j]

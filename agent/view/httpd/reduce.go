@@ -220,8 +220,7 @@ func (r *reduction) prune(limit int) (rare bool) {
 			return append(p.weight, make([]float64, p.tree.Len()+1-len(p.weight))...)
 		}
 	}
-	places, left := cct.PruneAll(trees, own, limit, profile.Rare)
-	rare = left > 0 || len(values) > limit
+	places := cct.PruneAll(trees, own, limit, profile.Rare)
 	least := cct.NewCutoff(values, limit).Least
 	for i, p := range r.processes {
 		rows := p.list
@@ -237,7 +236,7 @@ func (r *reduction) prune(limit int) (rare bool) {
 			p.addRow(row)
 		}
 	}
-	return rare
+	return places != nil || len(values) > limit
 }
 
 // finish makes the process.

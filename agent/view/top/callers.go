@@ -96,7 +96,7 @@ func (m *Model) callers(in content, sel selection, of methodName, least float64)
 	totals, total := tree.Totals(), float64(tree.Total())
 	shown := func(id cct.NodeID) bool { return float64(totals[id]) >= least*total && totals[id] > 0 }
 	rest := unique.Make(methodName{name: other})
-	pruned, _, _ := tree.Prune(&rest, shown)
+	pruned, _ := tree.Prune(&rest, shown)
 	totals = pruned.Totals()
 	indents := make([]int, pruned.Len()+1)
 	var list []callerRow
