@@ -9,24 +9,39 @@ import "math"
 // of t that have this key already join what is left out below the same caller. Edges into what is
 // left out lose their weight.
 func (t *Tree[K]) Prune(rest *K, keep func(NodeID) bool) (pruned *Tree[K], places []NodeID) {
-	pruned = &Tree[K]{Limit: t.Limit}
-	places = make([]NodeID, t.Len()+1)
-	cut := make([]bool, len(places))
-	for id, n := range t.Nodes() {
-		up := places[n.Parent]
-		switch {
-		case id == Root:
-			pruned.Add(nil, n.Self)
+	pruned, places = &Tree[K]{Limit: t.Limit}, make([]NodeID, t.Len()+1)
+	if t.nodes == nil {
+		return pruned, places
+	}
+	kept, cut := make([]bool, len(t.nodes)), make([]bool, len(t.nodes)) // cut: something below it is left out
+	kept[Root] = true
+	size := 1
+	for id := 1; id < len(t.nodes); id++ {
+		switch n := &t.nodes[id]; {
+		case !kept[n.parent]:
+		case (rest == nil || n.key != *rest) && keep(NodeID(id)):
+			kept[id] = true
+			size++
+		case rest != nil && !cut[n.parent]:
+			cut[n.parent] = true
+			size++
+		}
+	}
+	pruned.nodes = make([]node[K], 0, size)
+	pruned.Add(nil, t.nodes[Root].self)
+	for id := 1; id < len(t.nodes); id++ {
+		n := &t.nodes[id]
+		up := places[n.parent]
+		if kept[id] {
+			places[id] = pruned.AddBelow(up, n.key, n.self, n.entered)
 			continue
-		case !cut[n.Parent] && (rest == nil || n.Key != *rest) && keep(id):
-			places[id] = pruned.AddBelow(up, n.Key, n.Self, n.Entered)
-			continue
-		case !cut[n.Parent] && rest != nil:
+		}
+		if kept[n.parent] && rest != nil {
 			up = pruned.AddBelow(up, *rest, 0, 0)
 		}
-		pruned.nodes[up].self += n.Self
-		pruned.total.self += n.Self
-		places[id], cut[id] = up, true
+		places[id] = up
+		pruned.nodes[up].self += n.self
+		pruned.total.self += n.self
 	}
 	pruned.overflow.self += t.overflow.self
 	pruned.overflow.entered += t.overflow.entered

@@ -14,6 +14,7 @@ import (
 
 	"github.com/vmprof-agent/vmprof-agent/agent/model/profile"
 	"github.com/vmprof-agent/vmprof-agent/agent/model/stored"
+	"github.com/vmprof-agent/vmprof-agent/cct"
 )
 
 // A Graph is what the pages draw of one kind of values: a tree of processes, thread groups and
@@ -34,13 +35,13 @@ type Graph struct {
 
 	effect float64 // what variances are multiplied by, at least 1, or 0 if parts have no intervals: see report.EffectOf
 	frameTable
-	nodes    []flameNode // parents before children; the first is the root, without a frame
-	children map[flameChild]int32
-	calls    map[flameCall]float64
-	bars     []flameBar
-	base     *flameBase
-	lanes    []stored.Lanes // what threads did over time, if waits were recorded
-	slow     *flameSlow     // the slowest invocations of a method; nil if none was followed. It does not change
+	tree  *cct.Tree[int32] // contexts, by the places of their frames; their weights are in nodes
+	nodes []flameNode      // by cct.NodeID
+	calls map[flameCall]float64
+	bars  []flameBar
+	base  *flameBase
+	lanes []stored.Lanes // what threads did over time, if waits were recorded
+	slow  *flameSlow     // the slowest invocations of a method; nil if none was followed. It does not change
 }
 
 // A frameTable numbers frames.
@@ -109,7 +110,6 @@ const (
 var tierNames = [tiers]string{"interpreted", "C1", "C2", "compiled", "inlined"}
 
 type flameNode struct {
-	parent, frame int32
 	// value and count are the sums of exactly this context, here and in the baseline: values, and
 	// samples or observed events.
 	value, count [2]float64
@@ -121,8 +121,6 @@ type flameNode struct {
 	votes float64
 	tiers [tiers]float64 // parts of the value with all descendants
 }
-
-type flameChild struct{ parent, frame int32 }
 
 // A flameCall is a call from one place in a method of a process to another method.
 type flameCall struct {
@@ -144,7 +142,7 @@ type flameBar struct {
 	of       map[int32]*[classes]float64 // by the process's frame
 	// cells are the values by node, if the Graph is of one profile with several windows. Merged
 	// ones have none.
-	cells map[int32]flameCell
+	cells map[cct.NodeID]flameCell
 }
 
 // Classes of what a thread did when it was sampled: those of profile.CodeKind, and one more.
@@ -166,15 +164,12 @@ const (
 	maxFlameNodes = 1 << 19
 	maxFlameDepth = 400 // frames of a stack; what is deeper becomes one frame
 	maxFlameCalls = 20_000
-	// RareFrames is the frame that stands for those left out by Cut.
-	RareFrames = "[rare]"
-	deepFrames = "[deeper frames]"
+	deepFrames    = "[deeper frames]"
 )
 
 func newFlame(kind, title, unit string) *Graph {
 	return &Graph{Kind: kind, Title: title, Unit: unit, effect: 1, frameTable: newFrameTable(),
-		nodes:    []flameNode{{parent: -1, frame: -1}},
-		children: make(map[flameChild]int32), calls: make(map[flameCall]float64)}
+		tree: &cct.Tree[int32]{Limit: maxFlameNodes}, nodes: make([]flameNode, 1), calls: make(map[flameCall]float64)}
 }
 
 func newFrameTable() frameTable {
@@ -248,18 +243,14 @@ func (t *frameTable) keeper(service string, pid int64) func(process int32) bool 
 }
 
 // child finds or makes a node. If there is no room, it is the parent.
-func (f *Graph) child(parent, frame int32) int32 {
-	key := flameChild{parent, frame}
-	at, known := f.children[key]
-	if known {
-		return at
+func (f *Graph) child(parent cct.NodeID, frame int32) cct.NodeID {
+	at := f.tree.AddBelow(parent, frame, 0, 0)
+	if int(at) == len(f.nodes) {
+		if at := len(f.nodes); at == cap(f.nodes) { // by more than append would
+			f.nodes = slices.Grow(f.nodes, at/2+1)
+		}
+		f.nodes = append(f.nodes, flameNode{})
 	}
-	if len(f.nodes) >= maxFlameNodes {
-		return parent
-	}
-	at = int32(len(f.nodes))
-	f.nodes = append(f.nodes, flameNode{parent: parent, frame: frame})
-	f.children[key] = at
 	return at
 }
 
@@ -267,11 +258,11 @@ func (f *Graph) child(parent, frame int32) int32 {
 func (f *Graph) Services() []Process {
 	totals := f.totals(0)
 	var all []Process
-	for at, n := range f.nodes {
-		if n.parent == 0 {
-			p, known := f.processes[n.frame]
+	for at, n := range f.tree.Nodes() {
+		if n.Depth == 1 {
+			p, known := f.processes[n.Key]
 			if !known {
-				p = Process{Comm: f.frames[n.frame].name, Service: f.frames[n.frame].name}
+				p = Process{Comm: f.frames[n.Key].name, Service: f.frames[n.Key].name}
 			}
 			p.Value = totals[at]
 			all = append(all, p)
@@ -289,26 +280,27 @@ func (f *Graph) Services() []Process {
 func (f *Graph) Labels() map[string]map[string]float64 {
 	sums := map[string]map[string]float64{}
 	service := make([]string, len(f.nodes))
-	for at, n := range f.nodes {
-		switch {
-		case at == 0:
+	for at, n := range f.tree.Nodes() {
+		switch n.Depth {
+		case 0:
 			continue
-		case n.parent > 0:
-			service[at] = service[n.parent]
-		default:
-			p, known := f.processes[n.frame]
+		case 1:
+			p, known := f.processes[n.Key]
 			if !known {
-				p.Service = f.frames[n.frame].name
+				p.Service = f.frames[n.Key].name
 			}
 			service[at] = p.Service
+		default:
+			service[at] = service[n.Parent]
 		}
-		if f.frames[n.frame].kind != kindClass || n.value[0] == 0 {
+		value := f.nodes[at].value[0]
+		if f.frames[n.Key].kind != kindClass || value == 0 {
 			continue
 		}
 		if sums[service[at]] == nil {
 			sums[service[at]] = map[string]float64{}
 		}
-		sums[service[at]][f.frames[n.frame].name] += n.value[0]
+		sums[service[at]][f.frames[n.Key].name] += value
 	}
 	return sums
 }
@@ -319,12 +311,10 @@ func (f *Graph) Total() float64 { return f.totals(0)[0] }
 // totals are the values of all nodes with their descendants, of one column.
 func (f *Graph) totals(column int) []float64 {
 	totals := make([]float64, len(f.nodes))
-	for at := len(f.nodes) - 1; at >= 0; at-- { // children before parents
-		totals[at] += f.nodes[at].value[column]
-		if at > 0 {
-			totals[f.nodes[at].parent] += totals[at]
-		}
+	for at := range f.nodes {
+		totals[at] = f.nodes[at].value[column]
 	}
+	f.tree.AddUp(totals)
 	return totals
 }
 
@@ -412,15 +402,15 @@ func (f *Graph) takeAs(
 	o *Graph, column int, keep func(process int32) bool, rename func(Process, flameFrame) (Process, flameFrame),
 ) {
 	frame := f.taking(&o.frameTable, rename)
-	place := make([]int32, len(o.nodes)) // -1 for those left out
-	for at := 1; at < len(o.nodes); at++ {
-		n := &o.nodes[at]
-		place[at] = -1
-		if place[n.parent] < 0 || n.parent == 0 && !keep(n.frame) {
+	place, out := make([]cct.NodeID, len(o.nodes)), make([]bool, len(o.nodes))
+	for at, n := range o.tree.Nodes() {
+		if at == cct.Root {
 			continue
 		}
-		place[at] = f.child(place[n.parent], frame(n.frame))
-		f.nodes[place[at]].merge(n, column)
+		if out[at] = out[n.Parent] || n.Depth == 1 && !keep(n.Key); !out[at] {
+			place[at] = f.child(place[n.Parent], frame(n.Key))
+			f.nodes[place[at]].merge(&o.nodes[at], column)
+		}
 	}
 	for of, n := range o.calls {
 		if column == 0 && keep(of.process) {

@@ -189,7 +189,7 @@ func TestFlameCut(t *testing.T) {
 	got := paths(t, cut)
 	rare, leaf := 0.0, 0.0
 	for path, value := range got {
-		if strings.HasSuffix(path, ";"+RareFrames) {
+		if strings.HasSuffix(path, ";"+profile.RareStacks) {
 			rare += value
 		}
 		if strings.HasSuffix(path, ";leaf") {

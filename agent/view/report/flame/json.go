@@ -3,10 +3,15 @@ package flame
 import (
 	"cmp"
 	"encoding/json"
+	"fmt"
 	"maps"
 	"math"
 	"slices"
 	"time"
+
+	"github.com/vmprof-agent/vmprof-agent/agent/model/profile"
+	"github.com/vmprof-agent/vmprof-agent/agent/model/stored"
+	"github.com/vmprof-agent/vmprof-agent/cct"
 )
 
 // flameFormat is the version of the JSON form of a Graph. It changes when readers would
@@ -112,20 +117,22 @@ func (f *Graph) MarshalJSON() ([]byte, error) {
 		return frames[of] - 1
 	}
 	totals, approx := f.totals(0), make([]float64, len(f.nodes))
-	for at := len(f.nodes) - 1; at > 0; at-- {
-		approx[at] += f.nodes[at].approx
-		approx[f.nodes[at].parent] += approx[at]
+	for at := range f.nodes {
+		approx[at] = f.nodes[at].approx
 	}
+	f.tree.AddUp(approx)
+	rare := 0.0
 	n := &d.Nodes
 	if f.base != nil {
 		d.Base = &flameBaseNodes{Start: millis(f.base.start), Seconds: f.base.duration.Seconds(), Self: []float64{},
 			Count: []float64{}}
 	}
-	for at, node := range f.nodes {
-		if at == 0 {
+	for at, of := range f.tree.Nodes() {
+		if at == cct.Root {
 			continue
 		}
-		n.Parent, n.Frame = append(n.Parent, node.parent-1), append(n.Frame, frame(node.frame))
+		node := &f.nodes[at]
+		n.Parent, n.Frame = append(n.Parent, int32(of.Parent)-1), append(n.Frame, frame(of.Key))
 		n.Self, n.Count, n.Line = append(n.Self, node.value[0]), append(n.Count, node.count[0]),
 			append(n.Line, node.line)
 		n.Approx = append(n.Approx, wholePercent(approx[at]+node.inner, totals[at]))
@@ -133,10 +140,17 @@ func (f *Graph) MarshalJSON() ([]byte, error) {
 		if d.Base != nil {
 			d.Base.Self, d.Base.Count = append(d.Base.Self, node.value[1]), append(d.Base.Count, node.count[1])
 		}
-		if p, known := f.processes[node.frame]; known && node.parent == 0 {
+		if p, known := f.processes[of.Key]; known && of.Depth == 1 {
 			p.Value = totals[at]
 			d.PIDs = append(d.PIDs, p)
 		}
+		if f.frames[of.Key].name == profile.RareStacks {
+			rare += totals[at]
+		}
+	}
+	if rare > 0 {
+		d.Notes = append(slices.Clip(d.Notes), fmt.Sprintf("%s of the total is in rare stacks, which are merged into %s",
+			stored.Percent(rare, totals[0]), profile.RareStacks))
 	}
 	d.Calls = f.shownCalls(place)
 	d.Timeline = f.timeline()

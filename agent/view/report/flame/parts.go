@@ -4,6 +4,8 @@ import (
 	"maps"
 	"math"
 	"slices"
+
+	"github.com/vmprof-agent/vmprof-agent/cct"
 )
 
 const (
@@ -37,7 +39,7 @@ type flameParts struct {
 func (f *Graph) parts() *flameParts {
 	type part struct {
 		bars  []flameBar
-		cells map[int32]flameCell
+		cells map[cct.NodeID]flameCell
 	}
 	var parts []part
 	total := maxFlameCells + 1
@@ -47,7 +49,7 @@ func (f *Graph) parts() *flameParts {
 		}
 		parts, total = nil, 0
 		for bars := range slices.Chunk(f.bars, together) {
-			p := part{bars, make(map[int32]flameCell)}
+			p := part{bars, make(map[cct.NodeID]flameCell)}
 			for _, bar := range bars {
 				for node, c := range bar.cells {
 					p.cells[node] = p.cells[node].plus(c)
@@ -75,8 +77,8 @@ func (f *Graph) parts() *flameParts {
 		before := int32(0)
 		for _, node := range slices.Sorted(maps.Keys(p.cells)) {
 			c := p.cells[node]
-			nodes, counts, self = append(nodes, node-1-before), append(counts, c.count), append(self, c.value)
-			before = node - 1
+			nodes, counts, self = append(nodes, int32(node)-1-before), append(counts, c.count), append(self, c.value)
+			before = int32(node) - 1
 			if c.count > 0 && each == 0 {
 				each = c.value / c.count
 			}
@@ -91,13 +93,13 @@ func (f *Graph) parts() *flameParts {
 }
 
 // placeCells moves the cells of all windows to other nodes.
-func placeCells(bars []flameBar, place []int32) []flameBar {
+func placeCells(bars []flameBar, place []cct.NodeID) []flameBar {
 	bars = slices.Clone(bars)
 	for i := range bars {
 		if bars[i].cells == nil {
 			continue
 		}
-		cells := make(map[int32]flameCell, len(bars[i].cells))
+		cells := make(map[cct.NodeID]flameCell, len(bars[i].cells))
 		for node, c := range bars[i].cells {
 			cells[place[node]] = cells[place[node]].plus(c)
 		}

@@ -15,6 +15,7 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/model/stored"
 	"github.com/vmprof-agent/vmprof-agent/agent/view/report"
 	"github.com/vmprof-agent/vmprof-agent/agent/view/report/stacks"
+	"github.com/vmprof-agent/vmprof-agent/cct"
 )
 
 // Read returns one Graph for each kind of values in a stored profile, the one to show first first;
@@ -256,7 +257,7 @@ func (r *flameReader) add(s *stacks.Samples, sample *pprof.Sample, value, count 
 	if i, ok := bars[window]; ok {
 		if len(bars) > 1 {
 			if r.bars[i].cells == nil {
-				r.bars[i].cells = make(map[int32]flameCell)
+				r.bars[i].cells = make(map[cct.NodeID]flameCell)
 			}
 			r.bars[i].cells[at] = r.bars[i].cells[at].plus(flameCell{value, count})
 		}

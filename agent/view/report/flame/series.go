@@ -4,6 +4,8 @@ import (
 	"maps"
 	"slices"
 	"time"
+
+	"github.com/vmprof-agent/vmprof-agent/cct"
 )
 
 // leastSeriesNodes is how many contexts a Series has before it looks for those of windows that it
@@ -17,19 +19,17 @@ const leastSeriesNodes = 1 << 12
 // It is not safe for concurrent use, but what Sum returns belongs to the caller.
 type Series struct {
 	frameTable
-	most     int
-	nodes    []flameChild // nodes of all windows, parents before children; the first is the root
-	children map[flameChild]int32
-	calls    []flameCall // calls of all windows
-	callAt   map[flameCall]int32
-	windows  []seriesWindow // oldest first
-	tidied   int            // how many nodes there were without those of forgotten windows
+	most    int
+	tree    *cct.Tree[int32] // contexts of all windows, by the places of their frames
+	calls   []flameCall      // calls of all windows
+	callAt  map[flameCall]int32
+	windows []seriesWindow // oldest first
+	tidied  int            // how many contexts there were without those of forgotten windows
 }
 
 // A seriesWindow is one window: its values, and everything else.
 type seriesWindow struct {
 	about *Graph // without frames, nodes and calls; its bars have frames of the Series
-	nodes int    // how many it had
 	self  []selfCell
 	code  []codeCell
 	calls []callCell
@@ -37,16 +37,17 @@ type seriesWindow struct {
 
 // A selfCell is what a node has of its own. Most nodes are only callers, and have none.
 type selfCell struct {
-	node          int32
+	node          cct.NodeID
 	approx, inner float32
 	value, count  float64
 }
 
 // A codeCell is the line and the tiers of a node that has any.
 type codeCell struct {
-	node, line int32
-	votes      float32
-	tiers      [tiers]float32
+	node  cct.NodeID
+	line  int32
+	votes float32
+	tiers [tiers]float32
 }
 
 type callCell struct {
@@ -64,7 +65,7 @@ func NewSeries(most int) *Series {
 // clear forgets all contexts.
 func (s *Series) clear() {
 	s.frameTable = newFrameTable()
-	s.nodes, s.children = []flameChild{{-1, -1}}, make(map[flameChild]int32)
+	s.tree = &cct.Tree[int32]{Limit: maxFlameNodes}
 	s.calls, s.callAt = nil, make(map[flameCall]int32)
 }
 
@@ -75,7 +76,7 @@ func (s *Series) Add(f *Graph) {
 	if more := len(s.windows) - s.most; more > 0 {
 		s.windows = slices.Clone(s.windows[more:]) // a copy, so that the rest can be freed
 	}
-	if len(s.nodes) > max(leastSeriesNodes, 2*s.tidied) {
+	if s.tree.Len() > max(leastSeriesNodes, 2*s.tidied) {
 		s.tidy()
 	}
 }
@@ -84,13 +85,16 @@ func (s *Series) Add(f *Graph) {
 func (s *Series) window(f *Graph) seriesWindow {
 	frame := s.taking(&f.frameTable, keepNames)
 	about := *f
-	about.frameTable, about.nodes, about.children, about.calls = frameTable{}, nil, nil, nil
+	about.frameTable, about.tree, about.nodes, about.calls = frameTable{}, nil, nil, nil
 	about.lanes, about.bars = keptLanes(f.lanes, maxKeptLanes), barsOf(f.bars, func(int32) bool { return true }, frame)
-	w := seriesWindow{about: &about, nodes: len(f.nodes)}
-	place := make([]int32, len(f.nodes))
-	for at := 1; at < len(f.nodes); at++ {
+	w := seriesWindow{about: &about}
+	place := make([]cct.NodeID, len(f.nodes))
+	for at, of := range f.tree.Nodes() {
+		if at == cct.Root {
+			continue
+		}
 		n := &f.nodes[at]
-		place[at] = s.child(flameChild{place[n.parent], frame(n.frame)})
+		place[at] = s.tree.AddBelow(place[of.Parent], frame(of.Key), 0, 0)
 		if n.value[0] != 0 || n.count[0] != 0 {
 			w.self = append(w.self, selfCell{place[at], float32(n.approx), float32(n.inner), n.value[0], n.count[0]})
 		}
@@ -110,21 +114,6 @@ func (s *Series) window(f *Graph) seriesWindow {
 	return w
 }
 
-// child finds or makes a node. If there is no room, it is the parent.
-func (s *Series) child(of flameChild) int32 {
-	at, known := s.children[of]
-	switch {
-	case known:
-		return at
-	case len(s.nodes) >= maxFlameNodes:
-		return of.parent
-	}
-	at = int32(len(s.nodes))
-	s.nodes = append(s.nodes, of)
-	s.children[of] = at
-	return at
-}
-
 func (s *Series) call(of flameCall) int32 {
 	at, known := s.callAt[of]
 	if !known {
@@ -142,7 +131,7 @@ func (s *Series) tidy() {
 	for i := range old.windows {
 		s.windows = append(s.windows, s.window(old.sum(old.windows[i:i+1], "", 0)))
 	}
-	s.tidied = len(s.nodes)
+	s.tidied = s.tree.Len()
 }
 
 // Start is when the oldest window begins; zero if there is none.
@@ -178,16 +167,24 @@ func (s *Series) Each(yield func(f *Graph)) {
 
 func (s *Series) sum(list []seriesWindow, service string, pid int64) *Graph {
 	first, keep := list[0].about, s.keeper(service, pid)
-	sum := seriesSum{Series: s, keep: keep, out: &Graph{Kind: first.Kind, Title: first.Title, Unit: first.Unit,
-		effect: 1}, at: make([]int32, len(s.nodes))}
-	out := sum.out
+	out := &Graph{Kind: first.Kind, Title: first.Title, Unit: first.Unit, effect: 1}
 	out.frames, out.processes = s.frames[:len(s.frames):len(s.frames)], maps.Clone(s.processes) // frames never change
-	out.nodes, sum.at[0] = []flameNode{{parent: -1, frame: -1}}, 1
-	room := 0
+	cells := make([]float64, s.tree.Len()+1)                                                    // how many cells are of each context
 	for _, w := range list {
-		room += w.nodes
+		for i := range w.self {
+			cells[w.self[i].node]++
+		}
+		for i := range w.code {
+			cells[w.code[i].node]++
+		}
 	}
-	out.nodes = slices.Grow(out.nodes, min(room, len(s.nodes)))
+	s.tree.AddUp(cells)
+	var place []cct.NodeID // Root for what is left out
+	out.tree, place = s.tree.Prune(nil, func(at cct.NodeID) bool {
+		n := s.tree.Node(at)
+		return cells[at] > 0 && (n.Depth > 1 || keep(n.Key))
+	})
+	out.nodes = make([]flameNode, out.tree.Len()+1)
 	calls := make([]float64, len(s.calls))
 	for _, w := range list {
 		out.addAbout(w.about)
@@ -195,7 +192,7 @@ func (s *Series) sum(list []seriesWindow, service string, pid int64) *Graph {
 		out.addOwned(w.about, service, pid)
 		for i := range w.self {
 			c := &w.self[i]
-			if at := sum.node(c.node); at >= 0 {
+			if at := place[c.node]; at != cct.Root {
 				n := &out.nodes[at]
 				n.value[0] += c.value
 				n.count[0] += c.count
@@ -205,7 +202,7 @@ func (s *Series) sum(list []seriesWindow, service string, pid int64) *Graph {
 		}
 		for i := range w.code {
 			c := &w.code[i]
-			if at := sum.node(c.node); at >= 0 {
+			if at := place[c.node]; at != cct.Root {
 				n := &out.nodes[at]
 				n.vote(c.line, float64(c.votes))
 				for i, v := range c.tiers {
@@ -225,27 +222,4 @@ func (s *Series) sum(list []seriesWindow, service string, pid int64) *Graph {
 	}
 	out.cutCalls(maxFlameCalls)
 	return out
-}
-
-// A seriesSum is a sum in the making. It has only the nodes that some window has.
-type seriesSum struct {
-	*Series
-	keep func(process int32) bool
-	out  *Graph
-	// at is the place of each node of the Series in out, plus one; 0 if it has none yet, -1 if its
-	// process is left out.
-	at []int32
-}
-
-// node finds or makes the node of out for one of the Series; -1 if its process is left out.
-func (s *seriesSum) node(of int32) int32 {
-	if s.at[of] == 0 {
-		n := s.nodes[of]
-		parent := s.node(n.parent)
-		if s.at[of] = -1; parent > 0 || parent == 0 && s.keep(n.frame) {
-			s.out.nodes = append(s.out.nodes, flameNode{parent: parent, frame: n.frame})
-			s.at[of] = int32(len(s.out.nodes))
-		}
-	}
-	return max(s.at[of]-1, -1)
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/vmprof-agent/vmprof-agent/agent/model/profile"
 	"github.com/vmprof-agent/vmprof-agent/agent/model/stored"
+	"github.com/vmprof-agent/vmprof-agent/cct"
 )
 
 func always(time.Time) bool { return true }
@@ -61,7 +62,7 @@ func TestSeries(t *testing.T) {
 	}
 	for at, n := range all.nodes {
 		if at > 0 {
-			name := all.frames[n.frame].name
+			name := all.frames[all.tree.Node(cct.NodeID(at)).Key].name
 			if name == "hot" && (n.tiers[tierInterpreted] != 32+34 || n.tiers[tierCompiled] != 33 || n.line != 7 ||
 				n.count[0] != 9) || name == "maybe" && n.approx != 30 {
 				t.Errorf("%s: %+v", name, n)
@@ -111,8 +112,8 @@ func TestSeriesForgets(t *testing.T) {
 			f.nodes[f.child(f.child(0, process), f.frame(flameFrame{name: fmt.Sprint("f", i)}))].value[0]++
 		}
 		s.Add(f)
-		if len(s.nodes) > leastSeriesNodes+contexts+100 {
-			t.Fatalf("%d nodes after %d windows", len(s.nodes), n+1)
+		if s.tree.Len() > leastSeriesNodes+contexts+100 {
+			t.Fatalf("%d nodes after %d windows", s.tree.Len(), n+1)
 		}
 	}
 	if got, want := s.Sum(always, "", 0).Total(), 2*(contexts+40+10+10)+48.0+49; got != want {

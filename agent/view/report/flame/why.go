@@ -8,9 +8,11 @@ import (
 	"strings"
 	"time"
 
+	"github.com/vmprof-agent/vmprof-agent/agent/model/profile"
 	"github.com/vmprof-agent/vmprof-agent/agent/model/stored"
 	"github.com/vmprof-agent/vmprof-agent/agent/view/audit"
 	"github.com/vmprof-agent/vmprof-agent/agent/view/report/layout"
+	"github.com/vmprof-agent/vmprof-agent/cct"
 )
 
 // A Why says how one time differs from another, as far as that is more than chance.
@@ -238,12 +240,14 @@ func (t *whyTree) read(f *Graph, service string, pid int64) whyWindow {
 		t.unit = f.Unit
 	}
 	place := make([]int32, len(f.nodes)) // -1 for those left out
-	for at := 1; at < len(f.nodes); at++ {
-		n := &f.nodes[at]
-		frame := f.frames[n.frame]
-		switch parent := place[n.parent]; {
-		case n.parent == 0:
-			if p, known := f.processes[n.frame]; known && (service != "" && p.Service != service || pid != 0 &&
+	for at, of := range f.tree.Nodes() {
+		if at == cct.Root {
+			continue
+		}
+		n, frame := &f.nodes[at], f.frames[of.Key]
+		switch parent := place[of.Parent]; {
+		case of.Depth == 1:
+			if p, known := f.processes[of.Key]; known && (service != "" && p.Service != service || pid != 0 &&
 				p.PID != pid) {
 				parent = -1
 			}
@@ -303,8 +307,8 @@ func (t *whyTree) child(parent int32, name string) int32 {
 func (t *whyTree) edge(node int32) whyKey {
 	n := t.nodes[node]
 	caller := int32(-2) // nobody
-	// RareFrames stands for callers that are not known.
-	if n.caller > 0 && t.names[t.nodes[n.caller].callee] != RareFrames {
+	// profile.RareStacks stands for callers that are not known.
+	if n.caller > 0 && t.names[t.nodes[n.caller].callee] != profile.RareStacks {
 		caller = t.nodes[n.caller].callee
 	}
 	return whyKey{caller, n.callee}
@@ -357,7 +361,7 @@ func (t *whyTree) choose(gone []bool) []whyKey {
 			}
 		}
 	}
-	order = slices.DeleteFunc(order, func(k whyKey) bool { return t.names[k.callee] == RareFrames })
+	order = slices.DeleteFunc(order, func(k whyKey) bool { return t.names[k.callee] == profile.RareStacks })
 	return audit.Largest(order, func(k whyKey) float64 { return shares[k] }, leastWhyShare, maxWhyKeys)
 }
 

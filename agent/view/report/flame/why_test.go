@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/vmprof-agent/vmprof-agent/agent/model/profile"
 	"github.com/vmprof-agent/vmprof-agent/agent/model/stored"
 	"github.com/vmprof-agent/vmprof-agent/agent/view/audit/audittest"
 )
@@ -38,6 +39,7 @@ func (l whyLoad) windows(random *rand.Rand, n int, kind, unit string, perSample,
 			f.processes[process] = Process{PID: 7, Comm: "java", Service: "shop"}
 			at := f.child(f.child(0, process), f.frame(flameFrame{name: "http-*", kind: kindThread}))
 			for name := range strings.FieldsSeq(stack) {
+				name = strings.ReplaceAll(name, "RARE", profile.RareStacks)
 				at = f.child(at, f.frame(flameFrame{name: name, kind: kindManaged}))
 			}
 			f.nodes[at].value[0] += perSample * count
@@ -148,7 +150,7 @@ func TestExplain(t *testing.T) {
 func TestExplainRare(t *testing.T) {
 	random := rand.New(rand.NewPCG(6, 1))
 	before := quietLoad()
-	now := before.with(whyLoad{"run handle [rare] parse": 120})
+	now := before.with(whyLoad{"run handle RARE parse": 120})
 	w := explain(t, whyKind{KindCPU, [2][]*Graph{before.windows(random, 15, KindCPU, stored.UnitTime, tenMillis, 1),
 		now.windows(random, 15, KindCPU, stored.UnitTime, tenMillis, 1)}})
 	if len(w.Findings) != 1 || w.Findings[0].Method != "parse" || w.Findings[0].Caller != "" {
