@@ -166,7 +166,7 @@ func (e *Explainer) Verdicts() (v *Verdicts, note string) {
 
 // verdicts are those of methods with what they call, per second.
 func (t *whyTree) verdicts() map[string]string {
-	keys := slices.DeleteFunc(t.choose(make([]bool, len(t.nodes))), func(k whyKey) bool { return k.caller != -1 })
+	keys := slices.DeleteFunc(t.choose(make([]bool, len(t.edges))), func(k whyKey) bool { return k.caller != -1 })
 	of := make(map[string]string, len(keys))
 	for i, d := range compareWhy(t.count(keys, nil, inSeconds), len(keys), whyAlpha).Keys {
 		of[t.names[keys[i].callee]] = d.Verdict.String()
@@ -182,7 +182,7 @@ func (t *whyTree) innermost() *whyTree {
 			to := whyWindow{duration: w.duration}
 			for _, c := range w.cells {
 				if c.node > 0 {
-					c.node = out.child(0, t.names[t.nodes[c.node].callee])
+					c.node = out.child(cct.Root, t.names[t.edges[c.node].callee])
 				}
 				to.cells = append(to.cells, c)
 			}
@@ -206,15 +206,16 @@ type whyKey struct{ caller, callee int32 }
 // A whyTree has the contexts of one kind, and what they cost in each window of both times.
 // Processes and threads are merged: names remain.
 type whyTree struct {
-	kind     string
-	title    string
-	unit     string
-	names    []string
-	places   map[string]int32 // index of each name
-	nodes    []whyKey         // method, with the parent's place as the caller; the first is the root
-	children map[whyKey]int32
-	sides    [2][]whyWindow
-	removed  map[whyKey]bool
+	kind    string
+	title   string
+	unit    string
+	names   []string
+	places  map[string]int32 // index of each name
+	tree    *cct.Tree[int32] // contexts, by names
+	edges   []whyKey         // by cct.NodeID: its two innermost methods; caller is -2 if that is nobody
+	sides   [2][]whyWindow
+	removed map[whyKey]bool
+	cells   []whyCell // room for those of a window
 }
 
 type whyWindow struct {
@@ -223,45 +224,39 @@ type whyWindow struct {
 }
 
 type whyCell struct {
-	node int32
+	node cct.NodeID
 	cost audit.Cost
 }
 
 func newWhyTree(kind string) *whyTree {
-	return &whyTree{kind: kind, title: kind, places: make(map[string]int32), nodes: []whyKey{{-1, -1}},
-		children: make(map[whyKey]int32), removed: make(map[whyKey]bool)}
+	return &whyTree{kind: kind, title: kind, places: make(map[string]int32),
+		tree: &cct.Tree[int32]{Limit: maxWhyContexts}, edges: []whyKey{{-2, -1}}, removed: make(map[whyKey]bool)}
 }
 
 // read reads a window.
 func (t *whyTree) read(f *Graph, service string, pid int64) whyWindow {
-	w := whyWindow{duration: f.Duration}
+	t.cells = t.cells[:0]
 	t.title = f.Title
 	if t.unit == "" || f.Unit != stored.UnitCount { // an empty one has no other unit
 		t.unit = f.Unit
 	}
-	place := make([]int32, len(f.nodes)) // -1 for those left out
+	place, out := make([]cct.NodeID, len(f.nodes)), make([]bool, len(f.nodes))
 	for at, of := range f.tree.Nodes() {
-		if at == cct.Root {
+		n, frame := &f.nodes[at], of.Key
+		switch place[at], out[at] = place[of.Parent], out[of.Parent]; {
+		case at == cct.Root:
 			continue
-		}
-		n, frame := &f.nodes[at], f.frames[of.Key]
-		switch parent := place[of.Parent]; {
 		case of.Depth == 1:
-			if p, known := f.processes[of.Key]; known && (service != "" && p.Service != service || pid != 0 &&
-				p.PID != pid) {
-				parent = -1
-			}
-			place[at] = parent
-		case parent < 0, frame.kind == kindThread, frame.name == deepFrames:
-			place[at] = parent
-		default:
-			place[at] = t.child(parent, frame.name)
+			p, known := f.processes[frame]
+			out[at] = known && (service != "" && p.Service != service || pid != 0 && p.PID != pid)
+		case !out[at] && f.frames[frame].kind != kindThread && f.frames[frame].name != deepFrames:
+			place[at] = t.child(place[at], f.frames[frame].name)
 		}
-		if place[at] >= 0 && (n.value[0] > 0 || n.count[0] > 0) {
-			w.cells = append(w.cells, whyCell{place[at], audit.Cost{Amount: n.value[0], Samples: n.count[0]}})
+		if !out[at] && (n.value[0] > 0 || n.count[0] > 0) {
+			t.cells = append(t.cells, whyCell{place[at], audit.Cost{Amount: n.value[0], Samples: n.count[0]}})
 		}
 	}
-	return w
+	return whyWindow{f.Duration, slices.Clone(t.cells)} // without spare room
 }
 
 // coarsen adds up neighbouring windows where there are many.
@@ -285,40 +280,29 @@ func (t *whyTree) coarsen() {
 }
 
 // child finds or makes a context. If there is no room, it is the parent.
-func (t *whyTree) child(parent int32, name string) int32 {
+func (t *whyTree) child(parent cct.NodeID, name string) cct.NodeID {
 	method, known := t.places[name]
 	if !known {
 		method = int32(len(t.names))
 		t.places[name], t.names = method, append(t.names, name)
 	}
-	key := whyKey{parent, method}
-	at, known := t.children[key]
-	if !known {
-		if len(t.nodes) >= maxWhyContexts {
-			return parent
+	at := t.tree.AddBelow(parent, method, 0, 0)
+	if int(at) == len(t.edges) {
+		edge := whyKey{-2, method}
+		// profile.RareStacks stands for callers that are not known.
+		if caller := t.edges[parent].callee; parent != cct.Root && t.names[caller] != profile.RareStacks {
+			edge.caller = caller
 		}
-		at = int32(len(t.nodes))
-		t.children[key], t.nodes = at, append(t.nodes, key)
+		t.edges = append(t.edges, edge)
 	}
 	return at
 }
 
-// edge is the key of a context's two innermost methods.
-func (t *whyTree) edge(node int32) whyKey {
-	n := t.nodes[node]
-	caller := int32(-2) // nobody
-	// profile.RareStacks stands for callers that are not known.
-	if n.caller > 0 && t.names[t.nodes[n.caller].callee] != profile.RareStacks {
-		caller = t.nodes[n.caller].callee
-	}
-	return whyKey{caller, n.callee}
-}
-
 // without says of each context whether it is in what was removed.
 func (t *whyTree) without() []bool {
-	gone := make([]bool, len(t.nodes))
-	for at := 1; at < len(t.nodes); at++ { // parents before children
-		gone[at] = gone[t.nodes[at].caller] || t.removed[t.edge(int32(at))] || t.removed[whyKey{-1, t.nodes[at].callee}]
+	gone := make([]bool, len(t.edges))
+	for at, n := range t.tree.Nodes() { // parents before children
+		gone[at] = gone[n.Parent] || t.removed[t.edges[at]] || t.removed[whyKey{-1, t.edges[at].callee}]
 	}
 	return gone
 }
@@ -326,7 +310,7 @@ func (t *whyTree) without() []bool {
 // choose returns the keys that have some share of both times together, whatever their difference
 // is.
 func (t *whyTree) choose(gone []bool) []whyKey {
-	sums := make([][2]float64, len(t.nodes))
+	sums := make([][2]float64, len(t.edges))
 	var all [2]float64
 	for side, windows := range t.sides {
 		for i := range windows {
@@ -349,8 +333,8 @@ func (t *whyTree) choose(gone []bool) []whyKey {
 		if share == 0 {
 			continue
 		}
-		for n := int32(at); n > 0; n = t.nodes[n].caller {
-			for _, k := range []whyKey{t.edge(n), {-1, t.nodes[n].callee}} {
+		for n := cct.NodeID(at); n != cct.Root; n = t.tree.Node(n).Parent {
+			for _, k := range []whyKey{t.edges[n], {-1, t.edges[n].callee}} {
 				if seen[k] != int32(at) { // recursion counts once
 					if _, known := shares[k]; !known {
 						order = append(order, k)
@@ -374,10 +358,13 @@ func (t *whyTree) count(
 	for i, k := range keys {
 		index[k] = int32(i)
 	}
-	of := make([][]int32, len(t.nodes)) // keys of each context, shared with its caller if it adds none
-	for at := 1; at < len(t.nodes); at++ {
-		list := of[t.nodes[at].caller]
-		for _, k := range []whyKey{t.edge(int32(at)), {-1, t.nodes[at].callee}} {
+	of := make([][]int32, len(t.edges)) // keys of each context, shared with its caller if it adds none
+	for at, n := range t.tree.Nodes() {
+		if at == cct.Root {
+			continue
+		}
+		list := of[n.Parent]
+		for _, k := range []whyKey{t.edges[at], {-1, n.Key}} {
 			if i, wanted := index[k]; wanted && !slices.Contains(list, i) {
 				list = append(list[:len(list):len(list)], i)
 			}
