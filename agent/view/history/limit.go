@@ -7,8 +7,8 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/cct"
 )
 
-// limit merges the rarest contexts and rows of each kind of which there are more than most, and
-// counts the rarest edges as overflow, such that limit are left.
+// limit prunes what there are more than most of, such that limit are left: contexts and rows of each
+// kind, and edges, the rarest of which count as overflow.
 func (m *merger) limit(most, limit int) {
 	m.limitThreads(most, limit)
 	for kind := range profile.EventKinds {

@@ -41,13 +41,12 @@ func reduce(windows []*profile.Profile, k *kind, limit int) *profile.Profile {
 			r.add(w, proc)
 		}
 	}
-	rare := r.prune(limit)
-	for _, p := range r.processes {
-		all.Processes = append(all.Processes, p.finish())
-	}
-	if rare {
+	if r.prune(limit) {
 		all.Comments = appendNew(all.Comments, []string{fmt.Sprintf("rare stacks are merged; /profiles/%s has all",
 			k.Name)})
+	}
+	for _, p := range r.processes {
+		all.Processes = append(all.Processes, p.finish())
 	}
 	if r.aside {
 		all.Comments = appendNew(all.Comments, []string{fmt.Sprintf("%s are left out; /profiles/%s has them",
@@ -204,7 +203,7 @@ func (p *reducedProcess) addRow(row profile.EventRow) {
 
 // prune leaves the limit heaviest contexts of all processes, by what readers see first, and as many
 // rows of events. It reports whether there were more.
-func (r *reduction) prune(limit int) (rare bool) {
+func (r *reduction) prune(limit int) bool {
 	var own func(int) []float64
 	var values []float64
 	trees := make([]*cct.Tree[symbol.Symbol], len(r.processes))
@@ -221,6 +220,9 @@ func (r *reduction) prune(limit int) (rare bool) {
 		}
 	}
 	places := cct.PruneAll(trees, own, limit, profile.Rare)
+	if places == nil && len(values) <= limit {
+		return false
+	}
 	least := cct.NewCutoff(values, limit).Least
 	for i, p := range r.processes {
 		rows := p.list
@@ -236,7 +238,7 @@ func (r *reduction) prune(limit int) (rare bool) {
 			p.addRow(row)
 		}
 	}
-	return places != nil || len(values) > limit
+	return true
 }
 
 // finish makes the process.

@@ -3,6 +3,7 @@ package flame
 import (
 	"encoding/json"
 	"fmt"
+	"math/rand/v2"
 	"strings"
 	"testing"
 	"time"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/vmprof-agent/vmprof-agent/agent/model/profile"
 	"github.com/vmprof-agent/vmprof-agent/agent/model/stored"
+	"github.com/vmprof-agent/vmprof-agent/cct"
 )
 
 // A flameProfile makes profiles of CPU time for these tests.
@@ -210,6 +212,57 @@ func TestFlameCut(t *testing.T) {
 	deep.add(1, "shop", "main", strings.Fields(strings.Repeat("j:f ", 5000)), 1, 10)
 	if f := flamesOf(t, &deep.Profile)[0]; len(f.nodes) > maxFlameDepth+10 || f.Total() != 10 {
 		t.Errorf("deep: %v", f)
+	}
+}
+
+// Whatever is cut, what is kept and what is left out are all there was: of each process, in each
+// column and in each window.
+func TestFlameCutKeepsSums(t *testing.T) {
+	for seed := range uint64(30) {
+		r := rand.New(rand.NewPCG(seed, 1))
+		f := newFlame(KindCPU, "CPU time", stored.UnitTime)
+		f.base = new(flameBase)
+		f.bars = []flameBar{{cells: map[cct.NodeID]flameCell{}}, {cells: map[cct.NodeID]flameCell{}}}
+		for range 400 {
+			at := f.child(cct.Root, f.frame(flameFrame{name: fmt.Sprint("p", r.IntN(3)), kind: kindProcess}))
+			for range r.IntN(6) {
+				at = f.child(at, f.frame(flameFrame{name: fmt.Sprint("f", r.IntN(9))}))
+			}
+			column, bar := r.IntN(2), &f.bars[r.IntN(2)]
+			f.nodes[at].value[column]++
+			f.nodes[at].count[column]++
+			bar.cells[at] = bar.cells[at].plus(flameCell{1, 1})
+		}
+		limit := 1 + r.IntN(200)
+		cut := f.Cut(limit)
+		if n := cut.tree.Len(); n > 5*limit/2+1 && n > limit {
+			t.Errorf("seed %d: %d nodes, limit %d", seed, n, limit)
+		}
+		for column := range 2 {
+			if got, want := cut.totals(column)[0], f.totals(column)[0]; got != want {
+				t.Errorf("seed %d: column %d has %v, want %v", seed, column, got, want)
+			}
+		}
+		if got, want := fmt.Sprint(cut.Services()), fmt.Sprint(f.Services()); limit > 10 && got != want {
+			t.Errorf("seed %d: processes %v, want %v", seed, got, want)
+		}
+		for i, bar := range cut.bars {
+			sum, want := flameCell{}, flameCell{}
+			for _, c := range bar.cells {
+				sum = sum.plus(c)
+			}
+			for _, c := range f.bars[i].cells {
+				want = want.plus(c)
+			}
+			if sum != want {
+				t.Errorf("seed %d: window %d has %v, want %v", seed, i, sum, want)
+			}
+		}
+		again, err := json.Marshal(cut)
+		if share := strings.Contains(string(again), "of the total is in rare stacks"); err != nil ||
+			share != (cut.tree.Len() != f.tree.Len()) {
+			t.Errorf("seed %d: the share of rare stacks is shown: %v, %v", seed, share, err)
+		}
 	}
 }
 
