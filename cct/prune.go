@@ -2,12 +2,12 @@ package cct
 
 import "math"
 
-// Prune returns a tree of the contexts that keep wants, and the place in it of each context of t.
-// keep is called for callers before their callees, and not for what is below a context that is left
-// out. What is left out counts for its nearest kept caller, or for a child of that with the key rest
-// if it is not nil: so the total stays, and nobody seems to have called what they did not. Contexts
-// of t that have this key already join what is left out below the same caller. Edges into what is
-// left out lose their weight.
+// Prune returns a tree of the contexts that keep wants, and the place in it of each context of t, by
+// NodeID. keep is called for callers before their callees, and not for what is below a context that
+// is left out. What is left out counts for its nearest kept caller, or for a child of that with the
+// key rest if it is not nil: so the total stays, and nobody seems to have called what they did not.
+// Contexts of t that have this key already join what is left out below the same caller. Edges into
+// what is left out lose their weight. t stays as it is.
 func (t *Tree[K]) Prune(rest *K, keep func(NodeID) bool) (pruned *Tree[K], places []NodeID) {
 	pruned, places = &Tree[K]{Limit: t.Limit}, make([]NodeID, t.Len()+1)
 	if t.nodes == nil {
@@ -49,11 +49,11 @@ func (t *Tree[K]) Prune(rest *K, keep func(NodeID) bool) (pruned *Tree[K], place
 }
 
 // PruneAll bounds the contexts of several trees together, each of which becomes a smaller one: see
-// Prune. The heaviest with their callees are kept, at most limit and of equal ones all or none, and
-// one with the key rest below each of them and below each root where something is left out. own
-// returns what the contexts of a tree weigh by themselves, by NodeID and none negative; nil is
-// Node.Self. places are by tree, and nil if there are no more than limit contexts: then nothing
-// changes.
+// Prune. Those that are heaviest together with their callees are kept: at most limit, and of equal
+// ones all or none. Below each of them, and below each root, there is at most one more with the key
+// rest. own returns what the contexts of a tree weigh by themselves, by NodeID and none negative,
+// and does not need it again; nil is Node.Self. places are by tree, and nil if there are no more than
+// limit contexts without those of the key rest: then nothing changes.
 func PruneAll[K comparable](
 	trees []*Tree[K], own func(tree int) []float64, limit int, rest K,
 ) (places [][]NodeID) {

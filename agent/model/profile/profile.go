@@ -99,8 +99,8 @@ var (
 		Kind: symbol.KindMarker})
 )
 
-// RareStacks is the name of Rare, which stands for the contexts that a bounded tree has no room for:
-// what they weigh counts for it, below their nearest caller that is kept.
+// RareStacks is the name of Rare, which stands for the contexts that a bounded tree has no room
+// for: what they weigh counts for it, below their nearest caller that is kept.
 const RareStacks = "[rare stacks]"
 
 // Rare is the frame that stands for contexts that are left out.

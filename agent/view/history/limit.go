@@ -7,8 +7,8 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/cct"
 )
 
-// limit prunes what there are more than most of, such that limit are left: contexts and rows of each
-// kind, and edges, the rarest of which count as overflow.
+// limit prunes what there are more than most of, such that limit are left: contexts and rows of
+// each kind, and edges, the rarest of which count as overflow.
 func (m *merger) limit(most, limit int) {
 	m.limitThreads(most, limit)
 	for kind := range profile.EventKinds {

@@ -168,8 +168,9 @@ func (s *Series) Each(yield func(f *Graph)) {
 func (s *Series) sum(list []seriesWindow, service string, pid int64) *Graph {
 	first, keep := list[0].about, s.keeper(service, pid)
 	out := &Graph{Kind: first.Kind, Title: first.Title, Unit: first.Unit, effect: 1}
-	out.frames, out.processes = s.frames[:len(s.frames):len(s.frames)], maps.Clone(s.processes) // frames never change
-	cells := make([]float64, s.tree.Len()+1)                                                    // how many cells are of each context
+	// Frames never change.
+	out.frames, out.processes = s.frames[:len(s.frames):len(s.frames)], maps.Clone(s.processes)
+	cells := make([]float64, s.tree.Len()+1) // how many cells are of each context
 	for _, w := range list {
 		for i := range w.self {
 			cells[w.self[i].node]++
@@ -192,7 +193,7 @@ func (s *Series) sum(list []seriesWindow, service string, pid int64) *Graph {
 		out.addOwned(w.about, service, pid)
 		for i := range w.self {
 			c := &w.self[i]
-			if at := place[c.node]; at != cct.Root {
+			if at := place[c.node]; at != cct.Root || c.node == cct.Root {
 				n := &out.nodes[at]
 				n.value[0] += c.value
 				n.count[0] += c.count
