@@ -2,8 +2,8 @@ package cct
 
 import "math"
 
-// Prune returns a tree of the contexts that keep wants, and the place in it of each context of t, by
-// NodeID. keep is called for callers before their callees, and not for what is below a context that
+// Prune returns a tree of the contexts that keep wants, and the places in it of the contexts of t,
+// by NodeID. keep is called for callers before their callees, and not for what is below a context that
 // is left out. What is left out counts for its nearest kept caller, or for a child of that with the
 // key rest if it is not nil: so the total stays, and nobody seems to have called what they did not.
 // Contexts of t that have this key already join what is left out below the same caller. Edges into
@@ -52,8 +52,8 @@ func (t *Tree[K]) Prune(rest *K, keep func(NodeID) bool) (pruned *Tree[K], place
 // Prune. Those that are heaviest together with their callees are kept: at most limit, and of equal
 // ones all or none. Below each of them, and below each root, there is at most one more with the key
 // rest. own returns what the contexts of a tree weigh by themselves, by NodeID and none negative,
-// and does not need it again; nil is Node.Self. places are by tree, and nil if there are no more than
-// limit contexts without those of the key rest: then nothing changes.
+// and does not need it again; nil is Node.Self. places are by tree, and nil if there are no more
+// than limit contexts without those of the key rest: then nothing changes.
 func PruneAll[K comparable](
 	trees []*Tree[K], own func(tree int) []float64, limit int, rest K,
 ) (places [][]NodeID) {
