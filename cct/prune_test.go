@@ -42,6 +42,16 @@ func TestPrune(t *testing.T) {
 	}
 }
 
+// Memory that was used before makes no difference.
+func TestPrunePurged(t *testing.T) {
+	purged, full := tree(figure6), tree(figure6)
+	purged.Purge()
+	if places := cct.PruneAll([]*cct.Tree[string]{purged, full}, nil, 1, "…"); len(places) != 2 || purged.Total() != 0 ||
+		full.Total() != tree(figure6).Total() {
+		t.Errorf("places %v, totals %d and %d", places, purged.Total(), full.Total())
+	}
+}
+
 // checkPruned checks what is true of each pruned tree: weights are where places say, none is lost,
 // and a context that is kept has its stack.
 func checkPruned(t *testing.T, from, pruned *cct.Tree[string], places []cct.NodeID) {
