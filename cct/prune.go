@@ -4,10 +4,10 @@ import "math"
 
 // Prune returns a tree of the contexts that keep wants, and the places in it of the contexts of t,
 // by NodeID. keep is called for callers before their callees, and not for what is below a context
-// that is left out. What is left out counts for its nearest kept caller, or for a child of that with
-// the key rest if it is not nil: so the total stays, and nobody seems to have called what they did
-// not. Contexts of t that have this key already join what is left out below the same caller. Edges
-// into what is left out lose their weight. t stays as it is.
+// that is left out. What is left out counts for its nearest kept caller, or for a child of that
+// with the key rest if it is not nil: so the total stays, and nobody seems to have called what they
+// did not. Contexts of t that have this key already join what is left out below the same caller.
+// Edges into what is left out lose their weight. t stays as it is.
 func (t *Tree[K]) Prune(rest *K, keep func(NodeID) bool) (pruned *Tree[K], places []NodeID) {
 	pruned, places = &Tree[K]{Limit: t.Limit}, make([]NodeID, t.Len()+1)
 	if len(t.nodes) == 0 {
