@@ -12,7 +12,7 @@ import (
 // this costs more than the read. It is for goroutines that can be replaced: one whose read hangs is
 // given up, and a new one takes its place.
 //
-// It only reads pages that were there a moment ago, of a process that answered such reads before,
+// It only reads pages that were there some milliseconds ago, of a process that answered such reads before,
 // while no read of any process hangs. All other reads are the Memory's. So a read hangs only if the
 // process takes a page away at the right moment, or keeps its memory map locked. Deadlines,
 // quarantine and counts are those of the pool.
@@ -23,6 +23,7 @@ type Direct struct {
 	lost func() // makes another goroutine take the place of the one that reads
 	on   bool
 	last *call // the last one, to be used again
+	seen seenPages
 }
 
 var _ vmruntime.Memory = (*Direct)(nil)
@@ -33,7 +34,7 @@ var _ vmruntime.Memory = (*Direct)(nil)
 func NewDirect(m *Memory, lost func()) *Direct { return &Direct{Memory: m, lost: lost} }
 
 // Set says whether the goroutine that reads from now on can be replaced.
-func (d *Direct) Set(on bool) { d.on = on }
+func (d *Direct) Set(on bool) { d.on, d.seen.since = on, time.Time{} }
 
 // Read is Memory.Read.
 func (d *Direct) Read(addr uint64, p []byte) error {
@@ -62,7 +63,8 @@ func (d *Direct) ReadBatch(ranges []vmruntime.Range) error {
 		batches.Put(b)
 		return m.ReadBatch(ranges)
 	}
-	err = m.readPresent(b, c)
+	d.seen.begin(c.began)
+	err = m.readPresent(b, c, &d.seen)
 	if m.pool.end(d, c, err) {
 		return fmt.Errorf("process %d: %w (%v)", m.id.PID, ErrTimeout, c.terms.deadline)
 	}

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"sync"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -106,7 +107,7 @@ func (m *Memory) ReadBatch(ranges []vmruntime.Range) error {
 	}
 	err = errAbsent
 	if m.pages != nil {
-		err = m.pool.do(context.Background(), m.id.PID, present, func(c *call) error { return m.readPresent(b, c) })
+		err = m.pool.do(context.Background(), m.id.PID, present, func(c *call) error { return m.readPresent(b, c, nil) })
 	}
 	return m.finish(b, ranges, err)
 }
@@ -126,9 +127,9 @@ func (m *Memory) batch(ranges []vmruntime.Range) (*batch, error) {
 }
 
 // readPresent reads a batch whose pages are all there; otherwise it returns errAbsent.
-func (m *Memory) readPresent(b *batch, c *call) error {
+func (m *Memory) readPresent(b *batch, c *call, seen *seenPages) error {
 	c.here()
-	if err := b.resident(m.pages, uint64(os.Getpagesize())); err != nil {
+	if err := b.resident(m.pages, uint64(os.Getpagesize()), seen); err != nil {
 		return err
 	}
 	return m.read(b, c)
@@ -298,9 +299,29 @@ const (
 // errAbsent: some of the pages have to be supplied.
 var errAbsent = errors.New("pages are not in memory")
 
-// resident returns errAbsent unless all pages of the batch are in memory or in swap. It may change
-// at once.
-func (b *batch) resident(pagemap *os.File, pageSize uint64) error {
+// seenPages are pages that were in memory a moment ago. The zero value has none.
+type seenPages struct {
+	pages [512]uint64 // by their lowest bits: number of the page, plus 1
+	since time.Time   // when the first of them was seen
+}
+
+// seenFor is how long a page counts as being in memory.
+const seenFor = 50 * time.Millisecond
+
+// begin forgets pages that were seen too long ago.
+func (s *seenPages) begin(now time.Time) {
+	if now.Sub(s.since) > seenFor {
+		*s = seenPages{since: now}
+	}
+}
+
+func (s *seenPages) add(page uint64) { s.pages[page%uint64(len(s.pages))] = page + 1 }
+
+func (s *seenPages) has(page uint64) bool { return s.pages[page%uint64(len(s.pages))] == page+1 }
+
+// resident returns errAbsent unless all pages of the batch are in memory or in swap, or were a
+// moment ago, if seen is not nil. It may change at once.
+func (b *batch) resident(pagemap *os.File, pageSize uint64, seen *seenPages) error {
 	pages := b.pages[:0]
 	for _, r := range b.remote {
 		addr, n := uint64(r.Base), uint64(r.Len)
@@ -308,7 +329,7 @@ func (b *batch) resident(pagemap *os.File, pageSize uint64) error {
 			continue // nothing to read there
 		}
 		for page, last := addr/pageSize, (addr+n-1)/pageSize; page <= last; page++ {
-			if n := len(pages); n == 0 || pages[n-1] != page {
+			if n := len(pages); (n == 0 || pages[n-1] != page) && (seen == nil || !seen.has(page)) {
 				pages = append(pages, page)
 			}
 		}
@@ -329,6 +350,9 @@ func (b *batch) resident(pagemap *os.File, pageSize uint64) error {
 		for _, page := range pages[:n] {
 			if binary.NativeEndian.Uint64(run[(page-first)*pageEntry:])&(pagePresent|pageSwapped) == 0 {
 				return errAbsent
+			}
+			if seen != nil {
+				seen.add(page)
 			}
 		}
 		pages = pages[n:]

@@ -227,9 +227,46 @@ func TestMemoryPresence(t *testing.T) {
 	}
 }
 
+// Pages that were in memory a moment ago are not looked up again, and no longer than that.
+func TestSeenPages(t *testing.T) {
+	var seen seenPages
+	now := time.Now()
+	seen.begin(now)
+	if seen.has(0) || seen.has(7) {
+		t.Error("pages that nobody saw")
+	}
+	seen.add(7)
+	seen.add(7 + uint64(len(seen.pages)))
+	seen.add(0)
+	seen.begin(now.Add(seenFor))
+	if seen.has(7) || !seen.has(7+uint64(len(seen.pages))) || !seen.has(0) {
+		t.Error("the last page of those that share a place counts")
+	}
+	if seen.begin(now.Add(seenFor + 1)); seen.has(0) {
+		t.Error("a page that was seen long ago")
+	}
+
+	self := openMemory(t, os.Getpid(), NewPool(PoolOptions{}))
+	mem, page := mapPages(t, 2), uint64(os.Getpagesize())
+	mem[0], mem[page] = 1, 1
+	both := []vmruntime.Range{{Addr: uint64(uintptr(unsafe.Pointer(&mem[0]))), Buf: make([]byte, len(mem))}}
+	check := func(seen *seenPages, want error) {
+		t.Helper()
+		if err := newBatch(both, 0).resident(self.pages, page, seen); err != want {
+			t.Errorf("%v, want %v", err, want)
+		}
+	}
+	seen = seenPages{}
+	check(&seen, nil)
+	unmapPage(t, mem[page:])
+	check(&seen, nil)
+	check(nil, errAbsent)
+	check(&seenPages{}, errAbsent)
+}
+
 // resident reports what the pages of ranges are.
 func resident(m *Memory, ranges []vmruntime.Range, page uint64) error {
-	return newBatch(ranges, 0).resident(m.pages, page)
+	return newBatch(ranges, 0).resident(m.pages, page, nil)
 }
 
 func TestMemoryClosed(t *testing.T) {

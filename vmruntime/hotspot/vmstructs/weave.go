@@ -17,7 +17,8 @@ import (
 type Weave struct {
 	Memory vmruntime.Memory // memory that is read
 
-	strand *strand // strand that runs, nil outside of Together
+	strand *strand           // strand that runs, nil outside of Together
+	all    []vmruntime.Range // of readAll, to be used again
 }
 
 // A strand is a function that Together runs.
@@ -87,6 +88,7 @@ func (w *Weave) together(functions []func()) {
 const (
 	wovenBytes  = 2 << 20
 	wovenRanges = 32 << 10
+	keptRanges  = 4 << 10 // between reads
 )
 
 // readAll reads what strands want, all together.
@@ -95,7 +97,15 @@ func (w *Weave) readAll(strands []*strand) {
 		strands[0].err = w.ReadBatch(strands[0].ranges)
 		return
 	}
-	var all []vmruntime.Range
+	all := w.all
+	if w.all = nil; w.strand != nil { // reads of several functions may be under way
+		all = nil
+	}
+	defer func() {
+		if clear(all[:cap(all)]); w.strand == nil && cap(all) <= keptRanges {
+			w.all = all
+		}
+	}()
 	for len(strands) > 0 {
 		n, size := 0, 0
 		all = all[:0]
