@@ -36,7 +36,7 @@ const (
 	// wanted. It is looked up at maxVersionsInterval all the same: when a process ends, nothing is
 	// known of what came after the last look.
 	versionsShare       = 1000
-	maxVersionsInterval = 2 * time.Second
+	maxVersionsInterval = 10 * time.Second
 )
 
 // A CodeVersion is one compilation of a method, as far as the agent knows it. Times are of
