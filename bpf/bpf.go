@@ -5,7 +5,8 @@
 // Each object NAME.bpf.c has programs that are loaded together; generate.go lists them, and what
 // bpf2go makes of them is in NAME_*_bpfel.go:
 //
-//	profile     ticks of CPU time; processes that start and end. kerneltick is the same at the kernel's own tick
+//	profile     ticks of CPU time; processes that start and end. kerneltick: ticks of the kernel's own timer
+//	context     both kinds of ticks, with contexts of other modes than ModeWalk
 //	runtime     the scheduler's run time of threads
 //	codemap     code that HotSpot announces
 //	probe       events at uprobes: allocations, locks, pauses, exceptions, values. fault: those at perf events
@@ -16,14 +17,13 @@
 //	timing      timings of invocations and loops. invocation: whole invocations of one method
 //
 // Headers are shared: walk.bpf.h is the loop over frames of all kinds, with hotspot.bpf.h, native.bpf.h,
-// interpreter.bpf.h, php.bpf.h and segment.bpf.h for one kind each; context.bpf.h and chain.bpf.h are
-// how much of a stack is recorded; sample.bpf.h and observe.bpf.h write records; scratch.bpf.h is a
-// CPU's working memory. Headers without .bpf in their names define records and tables that Go also
-// uses.
+// interpreter.bpf.h, php.bpf.h and segment.bpf.h for one kind each; intern.bpf.h has the whole stack of
+// a sample, context.bpf.h, with chain.bpf.h and partial.bpf.h, less of it; sample.bpf.h and
+// observe.bpf.h write records; scratch.bpf.h is a CPU's working memory. Headers without .bpf in their
+// names define records and tables that Go also uses.
 package bpf
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"runtime/debug"
@@ -74,6 +74,7 @@ const DefaultRingBytes = 4 << 20
 // Objects are the loaded programs and maps. Close gives everything back.
 type Objects struct {
 	ProfileObjects
+	contextMaps
 	// CodeMap holds the programs behind the VM's USDT probes, each twice: *Multi for uprobe.multi
 	// links (kernel 6.6 and later), *Single for the others.
 	CodeMap CodeMapObjects
@@ -104,21 +105,14 @@ func Load(opts Options) (*Objects, error) {
 	if opts.Interrupting {
 		spec.Maps["nmi_events"].MaxEntries = opts.RingBytes
 	}
-	// Maps that the mode does not use take no room.
-	if opts.Contexts != ModePartial {
-		spec.Maps["kept_stacks"].MaxEntries = 1
-	}
-	if opts.Contexts != ModeChain {
-		spec.Maps["known_links"].MaxEntries = 1
-	}
-	if !opts.Interned() {
+	if !opts.Interned() { // maps that the mode does not use take no room
 		spec.Maps["known_suffixes"].MaxEntries, spec.Maps["named_threads"].MaxEntries = 1, 1
 	}
-	err = errors.Join(spec.Variables["filter_by_pid"].Set(opts.FilterByPID), opts.setConstants(spec))
+	err = errors.Join(spec.Variables["filter_by_pid"].Set(opts.FilterByPID), opts.setWakeup(spec))
 	if err != nil {
 		return nil, fmt.Errorf("set constants: %w", err)
 	}
-	if opts.NoTick {
+	if opts.NoTick || opts.Contexts != ModeWalk {
 		leaveOut(spec, ProfileProgTick)
 	}
 	o := &Objects{opts: opts, types: btf.NewCache()}
@@ -128,8 +122,12 @@ func Load(opts Options) (*Objects, error) {
 	if err := spec.LoadAndAssign(&o.ProfileObjects, o.collection(nil)); err != nil {
 		return nil, fmt.Errorf("load profile programs: %w", err)
 	}
-	if err := o.loadCodeMap(); err != nil {
-		o.ProfileObjects.Close()
+	err = o.loadCodeMap()
+	if err == nil && opts.Contexts != ModeWalk {
+		err = o.loadContexts()
+	}
+	if err != nil {
+		o.Close()
 		return nil, err
 	}
 	return o, nil
@@ -154,26 +152,20 @@ func leaveOut(spec *ebpf.CollectionSpec, names ...string) {
 	}
 }
 
-// setConstants sets what all programs that sample have in common.
-func (o *Options) setConstants(spec *ebpf.CollectionSpec) error {
-	return errors.Join(
-		spec.Variables["wakeup_bytes"].Set(o.RingBytes/2),
-		spec.Variables["contexts"].Set(uint8(o.Contexts)),
-		spec.Variables["confirm_levels"].Set(cmp.Or(o.ConfirmLevels, DefaultConfirmLevels)),
-		spec.Variables["walk_unknown"].Set(!o.LeaveUnknown),
-		spec.Variables["check_contexts"].Set(o.CheckContexts),
-	)
+// setWakeup has programs that sample wake the reader when the ring is half full.
+func (o *Options) setWakeup(spec *ebpf.CollectionSpec) error {
+	return spec.Variables["wakeup_bytes"].Set(o.RingBytes / 2)
 }
 
 // Interned reports whether samples may refer to earlier ones for their outermost frames: see
 // Objects.Reseed.
-func (o *Options) Interned() bool { return o.Contexts == ModeWalk && !o.CheckContexts }
+func (o *Options) Interned() bool { return o.Contexts == ModeWalk }
 
 // sampling are the maps that only programs that sample have.
 func (o *Objects) sampling() map[string]*ebpf.Map {
 	return map[string]*ebpf.Map{
-		"tick_counts": o.TickCounts, "scratches": o.Scratches, "kept_stacks": o.KeptStacks, "known_links": o.KnownLinks,
-		"chain_rates":    o.ChainRates,
+		"tick_counts": o.TickCounts, "scratches": o.Scratches, "context_states": o.ContextStates,
+		"kept_stacks": o.KeptStacks, "known_links": o.KnownLinks, "chain_rates": o.ChainRates,
 		"known_suffixes": o.KnownSuffixes, "named_threads": o.NamedThreads, "suffix_seed": o.SuffixSeed,
 	}
 }
@@ -198,11 +190,11 @@ func (o *Objects) LoadBeside(spec *ebpf.CollectionSpec, to any) error {
 	return o.loadBeside(spec, to, nil)
 }
 
-// loadBeside is LoadBeside with more maps to share.
+// loadBeside is LoadBeside with more maps to share, except those that are nil.
 func (o *Objects) loadBeside(spec *ebpf.CollectionSpec, to any, more map[string]*ebpf.Map) error {
 	shared := map[string]*ebpf.Map{}
 	for name, m := range more {
-		if s := spec.Maps[name]; s != nil {
+		if s := spec.Maps[name]; s != nil && m != nil {
 			s.MaxEntries = m.MaxEntries()
 			shared[name] = m
 		}
@@ -258,25 +250,7 @@ func (o *Objects) ForgetThread(tid uint32) error {
 	return nil
 }
 
-// SetSteady says of a link, by the tag that a sample had, whether it suffices from now on
-// (ModeChain): if not, its samples are walked, each of them.
-func (o *Objects) SetSteady(tag uint64, steady bool) error {
-	return setSteady(o.KnownLinks, tag, steady)
-}
-
-func setSteady(knownLinks *ebpf.Map, tag uint64, steady bool) error {
-	tag &^= LinkSteady
-	if steady {
-		tag |= LinkSteady
-	}
-	slot := uint32(tag>>ProfileLinkTagsLINK_SLOT_SHIFT) % knownLinks.MaxEntries()
-	if err := knownLinks.Put(slot, tag); err != nil {
-		return fmt.Errorf("set whether a link is steady: %w", err)
-	}
-	return nil
-}
-
 // Close detaches nothing (links do that) and frees programs and maps.
 func (o *Objects) Close() error {
-	return errors.Join(o.CodeMap.Close(), o.ProfileObjects.Close())
+	return errors.Join(o.CodeMap.Close(), o.contextMaps.Close(), o.ProfileObjects.Close())
 }

@@ -9,9 +9,10 @@
 #pragma once
 
 #include "depth.bpf.h"
-#include "frames.bpf.h"
+#include "place.bpf.h"
 
 #define LINK_FRAMES 2
+#define LINK_CHUNK 512 /* bytes of the stack that are copied at once: most links fit into one */
 
 /* tags, direct-mapped; 0.5 MB */
 struct {
@@ -30,9 +31,9 @@ struct {
 } chain_rates SEC(".maps");
 
 /* Depth of frame i of the sample, 0 if it is unknown. */
-static __always_inline __u32 depth_of(const struct scratch *s, __u32 i)
+static __always_inline __u32 depth_of(const struct context *c, __u32 i)
 {
-	return i < MAX_USER_FRAMES ? depth_below(s->start.depth_base, s->cfa[i]) : 0;
+	return i < MAX_USER_FRAMES ? depth_below(c->depth_base, c->cfa[i]) : 0;
 }
 
 /* What of a sampled frame says in which method it is: of a stub or native code nothing does. */
@@ -48,11 +49,11 @@ static __always_inline __u64 method_of_leaf(__u64 frame)
 }
 
 /* The tag of the first two frames of the sample, with LINK_STEADY. */
-static __always_inline __u64 link_tag(const struct scratch *s, __u64 owner)
+static __always_inline __u64 link_tag(const struct scratch *s, const struct context *c, __u64 owner)
 {
 	__u64 h = mix(owner, method_of_leaf(s->sample.frames[0]));
 
-	h = mix(h, (__u64)depth_of(s, 0) << 32 | depth_of(s, 1));
+	h = mix(h, (__u64)depth_of(c, 0) << 32 | depth_of(c, 1));
 	return mix(h, s->sample.frames[1]) | LINK_STEADY;
 }
 

@@ -235,7 +235,7 @@ func TestKernelLinkSteady(t *testing.T) {
 	}
 	set := func(steady bool) {
 		t.Helper()
-		if err := setSteady(c.w.KnownLinks, tag, steady); err != nil {
+		if err := c.w.SetSteady(tag, steady); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -284,8 +284,6 @@ __noinline int heap_caller(const struct hotspot_process *vm, __u64 sp, __u32 fra
 
 	if (!s)
 		return END_READ;
-	if (contexts == CONTEXT_CHAIN)
-		return s->start.thawing ? END_THAW : END_HEAP; /* links know frames by where they stand on the stack */
 	if (s->start.thawing)
 		why = find_thawing(vm, sp);
 	else if (!s->start.chunk_to)

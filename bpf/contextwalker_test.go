@@ -4,7 +4,6 @@ package bpf
 
 import (
 	"cmp"
-	"errors"
 	"math"
 	"slices"
 	"sync"
@@ -23,11 +22,13 @@ type contextOptions struct {
 }
 
 // A contextWalker takes contexts from this process's memory as the tick program does
-// (walk_test.bpf.c).
+// (context_test.bpf.c; in ModeWalk walk_test.bpf.c).
 type contextWalker struct {
 	walker
+	contextMaps
 	contextOptions
-	busy bool // the places for threads' stacks are
+	context *ebpf.Program
+	busy    bool // the places for threads' stacks are
 }
 
 // Like the walker, one of each kind serves all tests.
@@ -55,7 +56,14 @@ func newContextWalker(t testing.TB, opts contextOptions) *contextWalker {
 }
 
 func (w *contextWalker) load() error {
-	spec, err := LoadWalkTest()
+	if w.mode == ModeWalk {
+		whole, err := loadWalker()
+		if err == nil {
+			w.walker, w.context = *whole, whole.Walk
+		}
+		return err
+	}
+	spec, err := LoadContextTest()
 	if err != nil {
 		return err
 	}
@@ -63,32 +71,21 @@ func (w *contextWalker) load() error {
 	if err != nil {
 		return err
 	}
-	spec.Maps["scratches"].MaxEntries = uint32(cpus)
-	if w.mode != ModePartial {
-		spec.Maps["kept_stacks"].MaxEntries = 1
-	}
-	if w.mode != ModeChain {
-		spec.Maps["known_links"].MaxEntries = 1
-	}
-	err = errors.Join(
-		spec.Variables["walk_ns"].Set(uint64(math.MaxUint32)),
-		spec.Variables["contexts"].Set(uint8(w.mode)),
-		spec.Variables["check_contexts"].Set(w.check),
-		spec.Variables["walk_unknown"].Set(!w.leave),
-		spec.Variables["confirm_levels"].Set(w.confirm),
-	)
-	if err != nil {
+	spec.Maps["scratches"].MaxEntries, spec.Maps["context_states"].MaxEntries = uint32(cpus), uint32(cpus)
+	if err := spec.Variables["walk_ns"].Set(uint64(math.MaxUint32)); err != nil {
 		return err
 	}
-	// The other programs are the same in every mode, and verifying them takes time.
-	var o struct {
-		WalkTestMaps
-		Context *ebpf.Program `ebpf:"context"`
+	opts := Options{Contexts: w.mode, CheckContexts: w.check, LeaveUnknown: w.leave, ConfirmLevels: w.confirm}
+	if err := opts.setContexts(spec); err != nil {
+		return err
 	}
+	var o ContextTestObjects
 	if err := spec.LoadAndAssign(&o, nil); err != nil {
 		return err
 	}
-	w.WalkTestMaps, w.Context = o.WalkTestMaps, o.Context
+	w.Counters, w.Epochs, w.Processes, w.Samples = o.Counters, o.Epochs, o.Processes, o.Samples
+	w.contextMaps = contextMaps{ChainRates: o.ChainRates, KeptStacks: o.KeptStacks, KnownLinks: o.KnownLinks}
+	w.context = o.Context
 	return nil
 }
 
@@ -116,7 +113,7 @@ func (w *contextWalker) lose(t testing.TB, r WalkTestRequest) taken {
 
 func (w *contextWalker) run(t testing.TB, r WalkTestRequest) taken {
 	t.Helper()
-	ret, out := w.walker.run(t, w.Context, r)
+	ret, out := w.walker.run(t, w.context, r)
 	if ret != 0 {
 		t.Fatalf("context returned %d", ret)
 	}
@@ -204,6 +201,9 @@ const (
 // setRate tells the kernel side how often to walk known links of vm, nil for processes without one.
 func (w *contextWalker) setRate(t testing.TB, vm *fakeVM, r ChainRate) {
 	t.Helper()
+	if w.mode == ModeWalk {
+		return // it knows no links
+	}
 	slot := uint32(MaxAttached)
 	if vm != nil && vm.Serial != 0 {
 		slot = vm.Slot

@@ -34,7 +34,6 @@ func (o *Objects) LoadEnters(heaps *ebpf.Map) (*EnterObjects, error) {
 	if err := setScratches(spec); err != nil {
 		return nil, err
 	}
-	spec.Maps["kept_stacks"].MaxEntries = 1 // The map is only for partial walks.
 	spec.Maps["events"].MaxEntries = enterRingBytes
 	setPageRings(spec)
 	shared := map[string]*ebpf.Map{"heaps": heaps, "processes": o.Processes, "epochs": o.Epochs}

@@ -22,9 +22,9 @@ type (
 	Operand        = CodeMapOperand
 	Call           = ProfileCall
 	NamedCall      = ProfileNamedCall
-	SharedStack    = ProfileSharedStack
+	SharedStack    = ContextSharedStack
 	ShortHeader    = ProfileShortSample
-	ChainRate      = ProfileChainRate
+	ChainRate      = ContextChainRate
 	SeenMethod     = ProfileSeenMethod
 )
 
@@ -70,14 +70,14 @@ type Mode uint8
 
 // Modes.
 const (
-	ModeWalk    = Mode(ProfileContextModeCONTEXT_WALK)    // all of it
-	ModePartial = Mode(ProfileContextModeCONTEXT_PARTIAL) // what the thread's previous sample did not have
-	ModeChain   = Mode(ProfileContextModeCONTEXT_CHAIN)   // the leaf and its caller, where they are known
+	ModeWalk    = Mode(0)                                 // all of it
+	ModePartial = Mode(ContextContextModeCONTEXT_PARTIAL) // what the thread's previous sample did not have
+	ModeChain   = Mode(ContextContextModeCONTEXT_CHAIN)   // the leaf and its caller, where they are known
 )
 
 // LinkSteady is the bit of a link's tag which says that the link is not walked but by the luck of
 // the draw.
-const LinkSteady = uint64(ProfileLinkTagsLINK_STEADY)
+const LinkSteady = uint64(ContextLinkTagsLINK_STEADY)
 
 // Flags of a HotspotProcess.
 const (

@@ -4,10 +4,6 @@
 
 #include "scratch.bpf.h"
 
-/* How contexts are found, and whether every stack is also walked in full, to check the contexts. */
-const volatile __u8 contexts = CONTEXT_WALK;
-const volatile bool check_contexts = false;
-
 /* Which rule finds the next frame. */
 enum walk_phase {
 	PHASE_JAVA,
@@ -24,7 +20,7 @@ struct walk {
 	const struct hotspot_process *vm;
 	struct scratch *s;
 	__u64 pc, sp, bp;
-	__u32 limit; /* of frames: MAX_USER_FRAMES, or what a link takes */
+	__u32 limit; /* of frames: at so many the walk ends with END_DEEP */
 	__u32 frames;
 	__u8 end;  /* enum walk_end */
 	__u64 leaf; /* the registers are the sampled ones; otherwise pc is a return address */
@@ -34,7 +30,6 @@ struct walk {
 	__u64 native; /* Java walk: the caller is native code */
 };
 
-#define IN_JAVA 1 /* no frame pointer */
 #define LEAF_FRAMES (MAX_USER_FRAMES - ROOT_FRAMES)
 
 /*
@@ -45,7 +40,7 @@ static __always_inline void push_frame(struct walk *w, __u64 frame)
 {
 	__u32 n = w->frames, at = n;
 
-	if (contexts == CONTEXT_WALK && n >= MAX_USER_FRAMES) {
+	if (n >= MAX_USER_FRAMES) {
 		if (n >= MAX_WALKED_FRAMES)
 			return;
 		at = LEAF_FRAMES + (n - LEAF_FRAMES) % ROOT_FRAMES;
@@ -57,48 +52,17 @@ static __always_inline void push_frame(struct walk *w, __u64 frame)
 	}
 }
 
-/*
- * Notes the canonical frame address of the last one of that many frames, unless that is done. Of a Java frame that is the
- * stack pointer of its caller, which is known by then. A native frame is taken to have set up its frame pointer; one above
- * Java frames without, which begin at java, ends there. Where a frame stands must not depend on how far a walk goes: what
- * comes behind it is not looked at. Returns whether there was a frame to place.
- */
-__noinline int place_frame(__u32 frames, __u64 sp, __u64 bp, __u64 java)
-{
-	struct scratch *s = this_scratch();
-	__u64 cfa = sp;
-
-	if (!s || s->start.placed == frames)
-		return 0;
-	if (bp != IN_JAVA) {
-		if (bp >= sp && !(bp & 7) && (!java || bp < java))
-			cfa = bp + 16;
-		else
-			cfa = java;
-	}
-	s->cfa[(frames - 1) & (MAX_USER_FRAMES - 1)] = cfa;
-	s->start.placed = frames;
-	return 1;
-}
-
 static __always_inline int end_walk(struct walk *w, __u8 why)
 {
 	w->end = why;
 	return 1;
 }
 
-/* How many frames the walk wants. */
-static __always_inline __u32 wanted(const struct walk *w)
+/* What follows n words behind the sample's header, 0 if there is no room for so many. */
+static __always_inline void *behind_frames(struct scratch *s, __u64 n)
 {
-	if (contexts == CONTEXT_WALK)
-		return MAX_WALKED_FRAMES;
-	return contexts == CONTEXT_CHAIN ? w->limit : MAX_USER_FRAMES;
-}
-
-/* Why a walk ends that has as many frames as it wants. */
-static __always_inline __u8 enough(const struct walk *w)
-{
-	if (contexts == CONTEXT_WALK)
-		return END_DEEP;
-	return contexts == CONTEXT_CHAIN && w->limit < MAX_USER_FRAMES ? END_KNOWN : END_DEPTH;
+	asm volatile("" : "+r"(n)); /* what is compared is what is used */
+	if (n > MAX_FRAMES + 1)
+		return 0;
+	return (void *)s + offsetof(struct scratch, sample) + offsetof(struct sample, frames) + 8 * n;
 }

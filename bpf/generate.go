@@ -35,11 +35,15 @@ var objects = []object{
 	{
 		name: "Profile", source: "bpf/profile.bpf.c", cpu: atomics, global: true,
 		types: "event_kind walk_end frame_kind sample_flags counter hotspot_flags event_header sample " +
-			"process_event call_engine call named_call hotspot_process code_heap context_mode shared_stack " +
-			"chain_rate link_tags short_sample suffix_tags seen_method known_thread known_thread_key",
+			"process_event call_engine call named_call hotspot_process code_heap short_sample " +
+			"suffix_tags seen_method known_thread known_thread_key",
 	},
 	{
 		name: "KernelTick", source: "bpf/kerneltick.bpf.c", cpu: atomics,
+	},
+	{
+		name: "Context", source: "bpf/context.bpf.c", cpu: atomics,
+		types: "context_mode shared_stack chain_rate link_tags",
 	},
 	{
 		name: "CodeMap", source: "bpf/codemap.bpf.c", cpu: atomics, global: true,
@@ -102,6 +106,9 @@ var objects = []object{
 	{
 		name: "WalkTest", source: "bpf/walk_test.bpf.c", cpu: atomics, test: true,
 		types: "request blob_kind",
+	},
+	{
+		name: "ContextTest", source: "bpf/context_test.bpf.c", cpu: atomics, test: true,
 	},
 	{
 		name: "ThinTest", source: "bpf/thin_test.bpf.c", cpu: atomics, test: true,

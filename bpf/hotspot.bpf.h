@@ -307,8 +307,8 @@ static __always_inline int java_step(struct walk *w)
 		return end_walk(w, END_UNSUPPORTED); /* never: for the verifier */
 	if (!w->leaf && w->pc == vm->call_stub_return)
 		return step_entry(w);
-	if (w->frames >= wanted(w))
-		return end_walk(w, enough(w));
+	if (w->frames >= w->limit)
+		return end_walk(w, END_DEEP);
 
 	if (!w->leaf && at_heap(w))
 		return go_to_heap(w);

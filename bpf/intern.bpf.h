@@ -12,7 +12,8 @@
  */
 #pragma once
 
-#include "context.bpf.h"
+#include "wakeup.bpf.h"
+#include "walk.bpf.h"
 
 #define SUFFIX_STEP 4	 /* frames from one suffix to the next */
 #define MAX_SUFFIXES (MAX_USER_FRAMES / SUFFIX_STEP) /* that are not empty */
@@ -51,8 +52,8 @@ struct {
 	__type(value, __u64);
 } suffix_seed SEC(".maps");
 
-/* Touches what refer needs, before it needs it. */
-static __always_inline void touch_known(const struct scratch *s, __u32 tid)
+/* A sample begins: touches what refer needs, before it needs it. */
+static __always_inline void begin_stack(const struct scratch *s, __u32 tid)
 {
 	__u32 zero = 0, i = tid & (NAMED_THREADS - 1);
 	__u64 *seed = bpf_map_lookup_elem(&suffix_seed, &zero), *named = bpf_map_lookup_elem(&named_threads, &i);
@@ -271,4 +272,43 @@ __noinline int shorten(void)
 	o->cpu = cpu;
 	o->base = s->stack.tag;
 	return 0;
+}
+
+/* Takes the stack that begins at scratch.regs. vm is 0 where the process has no attached VM. */
+static __always_inline void take_stack(struct scratch *s, const struct hotspot_process *vm, struct task_struct *task,
+				       __u32 pid, __u32 tid)
+{
+	begin_walks(s, vm, task, tid);
+	walk_user(s, vm);
+}
+
+/* Leaves out what user space has. */
+static __always_inline void shorten_stack(struct scratch *s)
+{
+	refer();
+}
+
+/* Writes the record of the sample; returns its size in bytes, 0 if it was lost. */
+static __always_inline __u64 write_sample(struct scratch *s)
+{
+	const __u64 left_out = offsetof(struct sample, frames) - sizeof(struct short_sample);
+	__u32 n = (__u32)s->sample.user_frames + s->sample.kernel_frames;
+	__u64 size = offsetof(struct sample, frames) + 8 * (__u64)n, room = sizeof(s->sample) + sizeof(s->tail);
+	void *record = &s->sample;
+
+	if (s->stack.root && s->stack.base == NO_SUFFIX) {
+		size += append_root(s, n);
+	} else if (s->stack.root) {
+		shorten();
+		record = short_record(s);
+		size -= left_out;
+		room -= left_out;
+	}
+	if (size > room)
+		size = room;
+	if (bpf_ringbuf_output(&events, record, size, wakeup_flags()))
+		return 0;
+	if (s->stack.root && s->stack.base != s->stack.suffixes)
+		keep_suffixes();
+	return size;
 }

@@ -41,7 +41,7 @@ type KernelTickOptions struct {
 // A CodeRange is where a function of the kernel is.
 type CodeRange struct{ Start, End uint64 }
 
-// MaxTickEntries is MAX_ENTRIES of kerneltick.bpf.c.
+// MaxTickEntries is MAX_ENTRIES of kerneltick.bpf.h.
 const MaxTickEntries = 8
 
 // A KernelTick samples when the kernel's own timer ticks, without a timer interrupt of its own.
@@ -54,9 +54,9 @@ type KernelTick struct {
 // LoadKernelTick loads the program, with the maps that it shares with o. It samples once it is
 // attached and Sample(true) was called.
 func (o *Objects) LoadKernelTick(opts KernelTickOptions) (*KernelTick, error) {
-	spec, err := LoadKernelTick()
+	spec, err := o.kernelTickSpec()
 	if err != nil {
-		return nil, fmt.Errorf("read kernel-tick object: %w", err)
+		return nil, err
 	}
 	var entries [2 * MaxTickEntries]uint64
 	if len(opts.Entries) > MaxTickEntries {
@@ -65,7 +65,7 @@ func (o *Objects) LoadKernelTick(opts KernelTickOptions) (*KernelTick, error) {
 	for i, e := range opts.Entries {
 		entries[2*i], entries[2*i+1] = e.Start, e.End
 	}
-	var other [128]uint64 // MAX_CPUS of kerneltick.bpf.c, in bits
+	var other [128]uint64 // MAX_CPUS of kerneltick.bpf.h, in bits
 	for _, cpu := range opts.OtherClock {
 		if cpu < 0 || cpu/64 >= len(other) {
 			return nil, fmt.Errorf("cpu %d: at most %d are supported", cpu, 64*len(other))
@@ -73,7 +73,6 @@ func (o *Objects) LoadKernelTick(opts KernelTickOptions) (*KernelTick, error) {
 		other[cpu/64] |= 1 << (cpu % 64)
 	}
 	err = errors.Join(
-		o.opts.setConstants(spec),
 		spec.Variables["sampled_share"].Set(shareOf(opts.Share)),
 		spec.Variables["interrupt_entries"].Set(entries),
 		spec.Variables["other_clock"].Set(other),
@@ -107,6 +106,18 @@ func (o *Objects) LoadKernelTick(opts KernelTickOptions) (*KernelTick, error) {
 		return nil, fmt.Errorf("load program of %v: %w", opts.Hook, err)
 	}
 	return k, nil
+}
+
+// kernelTickSpec is the object that has the program for the mode of contexts.
+func (o *Objects) kernelTickSpec() (*ebpf.CollectionSpec, error) {
+	if o.opts.Contexts != ModeWalk {
+		return o.contextSpec()
+	}
+	spec, err := LoadKernelTick()
+	if err != nil {
+		return nil, fmt.Errorf("read kernel-tick object: %w", err)
+	}
+	return spec, o.opts.setWakeup(spec)
 }
 
 // Sample turns sampling on or off.

@@ -74,9 +74,8 @@ static __always_inline int native_step(struct walk *w)
 	}
 	if (saved.ra < 4096 || saved.ra >> 56)
 		return end_walk(w, END_POINTER); /* data, not an address */
-	/* Only at their end it turns out whether the frames of a leaf call are any. */
-	if (w->frames >= (w->phase == PHASE_LEAF_CALL ? MAX_USER_FRAMES : wanted(w)))
-		return end_walk(w, enough(w));
+	if (w->frames >= w->limit)
+		return end_walk(w, END_DEEP);
 	push_native(w, saved.ra);
 	return 0;
 }

@@ -20,7 +20,7 @@ import (
 var objects = map[string]func() (*ebpf.CollectionSpec, error){
 	"profile": LoadProfile, "codemap": LoadCodeMap, "burst": LoadBurst, "listener": LoadListener, "branch": LoadBranch,
 	"exact": LoadExact, "usdt": LoadUsdt, "probe": LoadProbe, "fault": LoadFault, "enter": LoadEnter,
-	"timing": LoadTiming, "kerneltick": LoadKernelTick,
+	"timing": LoadTiming, "kerneltick": LoadKernelTick, "context": LoadContext,
 	"offcpu": LoadOffCPU, "invocation": LoadInvocation, "waiting": LoadWaiting, "runtime": LoadRunTime,
 }
 
@@ -32,6 +32,7 @@ var loadedBy = map[string]func(*testing.T){
 	"exact":  TestKernelBeside, "usdt": TestKernelBeside, "probe": TestKernelLoadProbes, "fault": TestKernelLoadProbes,
 	"enter":  TestKernelLoadEnters,
 	"timing": TestKernelLoadTimings, "kerneltick": TestKernelTickSamples, "offcpu": TestKernelWaits,
+	"context":    TestKernelLoad,
 	"invocation": TestKernelBeside, "waiting": TestKernelStillWaiting, "runtime": TestKernelRunTimes,
 }
 
@@ -108,9 +109,9 @@ func TestHelpers(t *testing.T) {
 				// 6.13).
 				flags, ok := constantArgument(prog.Instructions[:i], asm.R4)
 				// BPF_F_SKIP_FIELD_MASK at most
-				kernelStack := object == "kerneltick" && (ok && flags == 0 || flags == 0xff)
-				if !kernelStack && (!ok || flags != 0 || !(object == "profile" && name == "tick" ||
-					object == "offcpu")) {
+				atTick := object == "kerneltick" || object == "context" && name != "tick"
+				kernelStack := atTick && (ok && flags == 0 || flags == 0xff)
+				if !kernelStack && (!ok || flags != 0 || !(name == "tick" || object == "offcpu")) {
 					t.Errorf("%s calls %v with flags %#x (constant: %v): only programs of ticks and of the scheduler "+
 						"may, for stacks of the kernel", name, fn, flags, ok)
 				}

@@ -295,7 +295,7 @@ static __always_inline const struct hotspot_process *begin_record(struct scratch
 		vm = 0;
 	if (!s->watch.bare) {
 		begin_walks(s, vm, task, tid);
-		walk_user(s, vm, MAX_USER_FRAMES, 0);
+		walk_user(s, vm);
 	}
 	return vm;
 }

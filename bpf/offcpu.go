@@ -147,7 +147,6 @@ func (o *Objects) loadOffCPU(hook ReturnHook, opt OffCPUOptions) (*OffCPU, error
 	if err := setScratches(spec); err != nil {
 		return nil, err
 	}
-	spec.Maps["kept_stacks"].MaxEntries = 1 // The map is only for partial walks.
 	if opt.Inside <= 0 {
 		spec.Maps["threads_inside"].MaxEntries = 1
 	}

@@ -6,7 +6,7 @@
  */
 #pragma once
 
-#include "frames.bpf.h"
+#include "place.bpf.h"
 
 #define KEPT_LEVELS 256 /* a power of two: innermost frames of a stack that are kept */
 #define KEPT_STACKS 1024 /* a power of two; 4 MB */
@@ -86,31 +86,31 @@ static __always_inline struct kept_level *innermost_level(struct kept_stack *k, 
 }
 
 /*
- * Compares the last one of that many frames with what is kept of the thread, of which scratch.start.kept_left levels are left. Leaves
- * there how many are left now, and returns whether the frame is a kept one.
+ * Compares the last one of that many frames with what is kept of the thread, of which context.kept_left levels are
+ * left. Leaves there how many are left now, and returns whether the frame is a kept one.
  */
-static __always_inline bool compare_kept(struct scratch *s, __u32 frames)
+static __always_inline bool compare_kept(const struct scratch *s, struct context *c, __u32 frames)
 {
 	struct kept_stack *k = kept_of(s->start.tid);
-	__u32 i = frames - 1, left = s->start.kept_left;
+	__u32 i = frames - 1, left = c->kept_left;
 	struct kept_level *l;
 	__u64 cfa;
 
 	if (!k || i >= MAX_USER_FRAMES) {
-		s->start.kept_left = 0;
+		c->kept_left = 0;
 		return false;
 	}
-	cfa = s->cfa[i];
+	cfa = c->cfa[i];
 	for (int n = 0; n < KEPT_REACH; n++) {
 		if (left <= k->low || innermost_level(k, left)->cfa >= cfa)
 			break;
 		left--;
 	}
 	l = innermost_level(k, left);
-	s->start.kept_left = left;
+	c->kept_left = left;
 	if (left <= k->low || !cfa || l->cfa != cfa || l->frame != s->sample.frames[i])
 		return false;
-	s->start.kept_left = left - 1;
+	c->kept_left = left - 1;
 	return true;
 }
 
@@ -118,38 +118,40 @@ static __always_inline bool compare_kept(struct scratch *s, __u32 frames)
 __noinline int met_kept(__u32 frames)
 {
 	struct scratch *s = this_scratch();
+	struct context *c = this_context();
 
-	if (!s || frames < 2) /* the sampled frame moves on without leaving its place */
+	if (!s || !c || frames < 2) /* the sampled frame moves on without leaving its place */
 		return 0;
 	if (s->start.on_heap) /* frames on the heap have no place, and others stand on the stack in their stead */
 		return 0;
-	if (!compare_kept(s, frames)) {
-		s->start.met = 0;
+	if (!compare_kept(s, c, frames)) {
+		c->met = 0;
 		return 0;
 	}
-	s->start.met++;
-	if (s->start.met < confirm_levels || !s->start.kept_left) /* with nothing left to share, the next step is the last one anyway */
+	c->met++;
+	if (c->met < confirm_levels || !c->kept_left) /* if nothing is left to share, the next step is the last one */
 		return 0;
-	s->start.own = frames;
-	s->start.shared = s->start.kept_left;
-	s->start.kept_left = 0;
+	c->own = frames;
+	c->shared = c->kept_left;
+	c->kept_left = 0;
 	return !check_contexts;
 }
 
 struct keeping {
 	struct scratch *s;
+	struct context *c;
 	struct kept_stack *k;
 };
 
 /* bpf_loop callback: keeps one frame. */
-static long keep_level(__u64 i, struct keeping *c)
+static long keep_level(__u64 i, struct keeping *keeping)
 {
-	__u32 at = c->s->start.shared + c->s->start.own - 1 - (__u32)i;
+	__u32 at = keeping->c->shared + keeping->c->own - 1 - (__u32)i;
 
 	if (i < MAX_USER_FRAMES) {
 		at &= KEPT_LEVELS - 1;
-		c->k->levels[at].frame = c->s->sample.frames[i];
-		c->k->levels[at].cfa = c->s->cfa[i];
+		keeping->k->levels[at].frame = keeping->s->sample.frames[i];
+		keeping->k->levels[at].cfa = keeping->c->cfa[i];
 	}
 	return 0;
 }
@@ -158,24 +160,24 @@ static long keep_level(__u64 i, struct keeping *c)
  * Whether the sample's stack may be built on. A walk that failed may come further the next time, and a virtual thread's
  * frames come and go where they stand; a chain of frame pointers ends where it ended.
  */
-static __always_inline bool worth_keeping(const struct scratch *s)
+static __always_inline bool worth_keeping(const struct scratch *s, const struct context *c)
 {
-	if (s->start.shared)
+	if (c->shared)
 		return true;
 	return !s->start.on_heap && (s->sample.end == END_ROOT || s->sample.end == END_DEPTH || s->sample.end == END_POINTER);
 }
 
 /* Keeps the sample's own frames, above those that it shares. */
-static __always_inline void keep(struct scratch *s, struct kept_stack *k)
+static __always_inline void keep(struct scratch *s, struct context *c, struct kept_stack *k)
 {
-	struct keeping c = {.s = s, .k = k};
-	__u32 levels = s->start.own + s->start.shared, low = levels < KEPT_LEVELS ? 0 : levels - KEPT_LEVELS;
+	struct keeping keeping = {.s = s, .c = c, .k = k};
+	__u32 levels = c->own + c->shared, low = levels < KEPT_LEVELS ? 0 : levels - KEPT_LEVELS;
 
 	if (levels > MAX_KEPT_FRAMES) {
 		k->count = 0;
 		return;
 	}
-	bpf_loop(s->start.own < KEPT_LEVELS ? s->start.own : KEPT_LEVELS, keep_level, &c, 0);
-	k->low = s->start.shared && k->low > low ? k->low : low;
+	bpf_loop(c->own < KEPT_LEVELS ? c->own : KEPT_LEVELS, keep_level, &keeping, 0);
+	k->low = c->shared && k->low > low ? k->low : low;
 	k->count = levels;
 }

@@ -159,7 +159,6 @@ func (o *Objects) loadEvents(spec *ebpf.CollectionSpec, to any, shared map[strin
 	if err := setScratches(spec); err != nil {
 		return err
 	}
-	spec.Maps["kept_stacks"].MaxEntries = 1 // The map is only for partial walks.
 	err := errors.Join(spec.Variables["java_only"].Set(true),
 		spec.Variables["wakeup_bytes"].Set(o.Events.MaxEntries()/2),
 		spec.Variables["draw_seed"].Set(rand.Uint64()))

@@ -17,14 +17,10 @@ enum sample_flags *export_sample_flags __attribute__((unused));
 enum counter *export_counter __attribute__((unused));
 enum hotspot_flags *export_hotspot_flags __attribute__((unused));
 struct process_event *export_process_event __attribute__((unused));
-enum context_mode *export_context_mode __attribute__((unused));
 enum suffix_tags *export_suffix_tags __attribute__((unused));
 struct short_sample *export_short_sample __attribute__((unused));
-enum link_tags *export_link_tags __attribute__((unused));
 struct known_thread *export_known_thread __attribute__((unused));
 struct known_thread_key *export_known_thread_key __attribute__((unused));
-struct shared_stack *export_shared_stack __attribute__((unused));
-struct chain_rate *export_chain_rate __attribute__((unused));
 enum call_engine *export_call_engine __attribute__((unused));
 struct call *export_call __attribute__((unused));
 struct named_call *export_named_call __attribute__((unused));
@@ -32,17 +28,7 @@ struct named_call *export_named_call __attribute__((unused));
 SEC("perf_event")
 int tick(struct tick_context *ctx)
 {
-	struct scratch *s = begin_sample();
-	bool user;
-
-	if (!s)
-		return 0;
-	s->start.kernel = in_kernel(ctx);
-	user = sample_user(s, ctx, s->start.kernel);
-	shorten_sample();
-	if (s->start.kernel) /* from memory: the verifier would follow the walk for each value */
-		sample_kernel(s, ctx, 0);
-	end_sample(user);
+	sample_event(ctx);
 	return 0;
 }
 

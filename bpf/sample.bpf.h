@@ -2,16 +2,33 @@
 /*
  * A tick of a clock becomes a sample: begin it, take the user's stack, the kernel's if the tick came in the kernel, and write it.
  * All programs that sample share the working memory. Ticks come in hard interrupts, and a CPU has one clock. What begins a sample ends it.
+ *
+ * The record has the whole stack, as far as user space does not have it yet (intern.bpf.h). With CONTEXTS, it has as
+ * much as a mode asks for (context.bpf.h). Either header defines begin_stack, take_stack, shorten_stack and write_sample.
  */
 #pragma once
 
 #define TICK_PROGRAM
+#ifdef CONTEXTS
+#include "context.bpf.h"
+#else
 #include "intern.bpf.h"
+#endif
 #include "registers.bpf.h"
-#include "wakeup.bpf.h"
 
-/* Whether samples may refer to each other. Those of other modes have less than their stacks anyway. */
-#define INTERNED (contexts == CONTEXT_WALK && !check_contexts)
+/* Touches what every sample needs, before it needs it. */
+static __always_inline void touch_sample(const struct scratch *s, __u32 tid)
+{
+	touch(&s->threads[tid & (THREADS - 1)]);
+#pragma unroll
+	for (__u32 i = 0; i < sizeof(s->start); i += 64)
+		touch((void *)&s->start + i);
+	touch(&s->caller);
+	touch(&s->stackcopy_low);
+#pragma unroll
+	for (__u32 i = 0; i < 32; i += 8)
+		touch(&s->sample.frames[i]);
+}
 
 /* Counts a tick and begins a sample of the current task; 0 if there is to be none. */
 static __always_inline struct scratch *begin_sample(void)
@@ -38,8 +55,7 @@ static __always_inline struct scratch *begin_sample(void)
 	}
 	r = &s->sample;
 	touch_sample(s, (__u32)id);
-	if (INTERNED)
-		touch_known(s, (__u32)id);
+	begin_stack(s, (__u32)id);
 	fill_header(&r->header, task, EVENT_SAMPLE, begin);
 	r->flags = 0;
 	r->end = END_NONE;
@@ -50,25 +66,28 @@ static __always_inline struct scratch *begin_sample(void)
 	return s;
 }
 
-/* Takes the user's stack: with saved, from where the kernel saved the registers, and otherwise from ctx. False if there is none. */
-static __always_inline bool sample_user(struct scratch *s, struct tick_context *ctx, bool saved)
+/* The process's VM, 0 if none is attached. */
+static __always_inline const struct hotspot_process *vm_of(const struct scratch *s, __u32 pid)
+{
+	const struct hotspot_process *vm = bpf_map_lookup_elem(&processes, &pid);
+
+	return vm && vm->start_ticks == s->sample.header.start / NS_PER_START_TICK ? vm : 0;
+}
+
+/* Takes the user's stack, if there is one: with saved, by the registers that the kernel saved, and otherwise by ctx's. */
+static __always_inline void sample_user(struct scratch *s, struct tick_context *ctx, bool saved)
 {
 	struct task_struct *task = (struct task_struct *)bpf_get_current_task_btf();
 	__u64 id = bpf_get_current_pid_tgid();
 	__u32 pid = id >> 32, tid = (__u32)id;
-	const struct hotspot_process *vm;
 
-	if (only_in_kernel(task))
-		return false;
-	if (!read_registers(s, ctx, task, saved)) {
-		s->sample.end = END_COMPAT;
-		return false;
+	if (!only_in_kernel(task)) {
+		if (read_registers(s, ctx, task, saved))
+			take_stack(s, vm_of(s, pid), task, pid, tid);
+		else
+			s->sample.end = END_COMPAT;
 	}
-	vm = bpf_map_lookup_elem(&processes, &pid);
-	if (vm && vm->start_ticks != s->sample.header.start / NS_PER_START_TICK)
-		vm = 0;
-	take_context(s, vm, task, pid, tid);
-	return true;
+	shorten_stack(s);
 }
 
 /* The tick came in the kernel: appends its frames behind the user's, without the first skip. */
@@ -86,68 +105,46 @@ static __always_inline void sample_kernel(struct scratch *s, void *ctx, __u64 sk
 		r->kernel_frames = bytes / 8;
 }
 
-/* Leaves of the user's stack what user space does not have. Before the kernel's frames are appended. */
-static __always_inline void shorten_sample(void)
-{
-	if (INTERNED)
-		refer();
-}
-
-/* Writes the sample. With user it has the user's stack, and what follows the frames. */
-__noinline int end_sample(__u32 user)
+/* Writes the sample. */
+__noinline int end_sample(void)
 {
 	struct scratch *s = this_scratch();
-	__u64 begin, spent, size, room = sizeof(s->sample) + sizeof(s->tail);
-	__u32 n, k, walked, java;
-	bool referring = false, lost;
-	struct sample *r;
-	void *record;
+	__u64 begin, spent, size;
+	__u32 java;
 
 	if (!s)
 		return 0;
-	record = r = &s->sample;
-	n = walked = r->user_frames;
-	k = r->kernel_frames;
-	java = r->flags & SAMPLE_JAVA_THREAD;
-	begin = r->header.time;
-	size = offsetof(struct sample, frames) + 8 * (__u64)(n + k);
-	if (INTERNED && s->stack.root) {
-		walked = s->stack.frames;
-		referring = s->stack.base != NO_SUFFIX;
-		if (!referring)
-			size += append_root(s, n + k);
-	} else if (user) {
-		size += append_tail(s, n, k);
-	}
-	if (referring) {
-		shorten();
-		record = short_record(s);
-		size -= offsetof(struct sample, frames) - sizeof(struct short_sample);
-		room -= offsetof(struct sample, frames) - sizeof(struct short_sample);
-	}
-	if (size > room)
-		size = room;
-	lost = bpf_ringbuf_output(&events, record, size, wakeup_flags());
-	if (INTERNED && s->stack.root) {
-		if (!lost && s->stack.base != s->stack.suffixes)
-			keep_suffixes();
-	} else if (user) {
-		end_context(s, lost);
-	}
-	if (lost) {
-		count(SAMPLES_DROPPED_RING_FULL, 1);
-	} else {
+	begin = s->sample.header.time;
+	java = s->sample.flags & SAMPLE_JAVA_THREAD;
+	size = write_sample(s);
+	if (size) {
 		count_tick(SAMPLES_DELIVERED, 1);
 		count_tick(RING_BYTES, size);
+	} else {
+		count(SAMPLES_DROPPED_RING_FULL, 1);
 	}
 	spent = bpf_ktime_get_ns() - begin;
 	count_tick(NS_TOTAL, spent);
 	if (java) {
 		count_tick(NS_JAVA, spent);
 		count_tick(SAMPLES_JAVA, 1);
-		count_tick(FRAMES_JAVA, walked);
+		count_tick(FRAMES_JAVA, s->stack.frames);
 	}
 	if (shares_scratch())
 		release_scratch(s);
 	return 0;
+}
+
+/* A tick of a sampling event becomes a sample. */
+static __always_inline void sample_event(struct tick_context *ctx)
+{
+	struct scratch *s = begin_sample();
+
+	if (!s)
+		return;
+	s->start.kernel = in_kernel(ctx);
+	sample_user(s, ctx, s->start.kernel);
+	if (s->start.kernel) /* from memory: the verifier would follow the walk for each value */
+		sample_kernel(s, ctx, 0);
+	end_sample();
 }

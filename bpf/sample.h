@@ -70,11 +70,10 @@ enum sample_flags {
 	SAMPLE_SHARED = 1 << 7,	      /* behind the frames there is a struct shared_stack */
 };
 
-/* How much of a user stack a sample has. */
+/* How much of a user stack a sample has, if not all of it. */
 enum context_mode {
-	CONTEXT_WALK = 0, /* all of it */
-	CONTEXT_PARTIAL,  /* what the thread's previous sample did not have: SAMPLE_SHARED */
-	CONTEXT_CHAIN,	  /* two frames where those are known already (SAMPLE_LINK), else all of it: SAMPLE_DEPTHS */
+	CONTEXT_PARTIAL = 1, /* what the thread's previous sample did not have: SAMPLE_SHARED */
+	CONTEXT_CHAIN,	     /* two frames where those are known already (SAMPLE_LINK), else all of it: SAMPLE_DEPTHS */
 };
 
 /* A tag of a link stands in known_links at tag >> LINK_SLOT_SHIFT, modulo their number. */

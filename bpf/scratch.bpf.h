@@ -11,7 +11,6 @@
 
 #define STACKCOPY_WORDS 1024 /* a power of two; one copy takes a quarter of it */
 #define STACKCOPY_CHUNK 2048 /* bytes: most stacks fit into one or two */
-#define LINK_CHUNK 512	  /* bytes: most links fit into one */
 #define SEGMENTS 4096	  /* a power of two: 4,096 x 128 B segments cover 512 KB of hot code */
 #define WAYS 2		  /* of these, in a set: places that a segment may have */
 #define RECENT 512	  /* a power of two */
@@ -111,9 +110,6 @@ struct scratch {
 		__u64 thread;	 /* JavaThread*, 0 if it is none */
 		__u64 found_thread; /* result of find_known_thread */
 		__u64 native_to; /* native frames end below this address */
-		__u64 depth_base; /* chain: what depths are counted from */
-		__u64 tag;	 /* chain: of the link that is known once the record is out, 0 for none */
-		__u64 link_tag;	 /* chain: as in the sample, behind the frames */
 		__u64 entry, continuation; /* virtual thread with frames on the heap: the ContinuationEntry and its Continuation */
 		__u64 next_chunk; /* reference to the StackChunk that comes next */
 		__u64 chunk_at;	 /* result of find_chunk */
@@ -131,12 +127,7 @@ struct scratch {
 		__u32 thawing;	 /* the walk has come to a stub that has the VM copy frames back */
 		__u32 unmounted; /* the walk begins in a chunk, where the registers say */
 		__u32 on_heap;	 /* the first frame that is on the heap, 0 if there is none */
-		__u32 kept; /* partial: the thread has a kept stack */
-		__u32 kept_left; /* partial: of its levels, outermost first, those that the walk has not passed */
-		__u32 met; /* partial: frames in a row that are the kept ones */
-		__u32 own, shared; /* partial: frames up to the kept ones, 0 if all; kept levels behind */
 		__u64 maybe_caller; /* result of find_maybe_caller */
-		__u32 placed; /* of the frames pushed so far, those whose place was noted */
 		__u32 scan_left; /* of SCAN_BUDGET */
 		__u32 scan_before; /* at the begin of the walk */
 		__u32 lookup_left; /* of LOOKUP_BUDGET */
@@ -181,7 +172,6 @@ struct scratch {
 	struct segment_rest rest[SEGMENTS]; /* of segments[] */
 	struct interpreted_method methods[METHODS];
 	struct java_thread threads[THREADS];
-	__u64 cfa[MAX_USER_FRAMES]; /* of sample.frames: canonical frame addresses, 0 for unknown */
 	struct {
 		__u64 begin;	/* ns: when the probe was hit */
 		__u64 klass;	/* whose name becomes the text, 0 for none */
@@ -264,16 +254,21 @@ static __always_inline bool shares_scratch(void)
 	return bpf_get_smp_processor_id() >= first_spare;
 }
 
-static __always_inline struct scratch *this_scratch(void)
+/* Where this CPU's memory is. */
+static __always_inline __u32 this_place(void)
 {
 #ifdef ALONE
-	__u32 at = 0; /* one program of the object runs at a time, on whatever CPU */
+	return 0; /* one program of the object runs at a time, on whatever CPU */
 #else
 	__u32 at = bpf_get_smp_processor_id();
 
-	if (at >= first_spare)
-		at = first_spare + (at & (SPARES - 1));
+	return at < first_spare ? at : first_spare + (at & (SPARES - 1));
 #endif
+}
+
+static __always_inline struct scratch *this_scratch(void)
+{
+	__u32 at = this_place();
 
 	return bpf_map_lookup_elem(&scratches, &at);
 }

@@ -92,7 +92,6 @@ func Memory() (samples, events uint64, err error) {
 			switch size := uint64(m.KeySize+m.ValueSize) * uint64(m.MaxEntries); {
 			case m.Type == ebpf.RingBuf:
 				n += uint64(m.MaxEntries)
-			case name == "kept_stacks" || name == "known_links": // maps of other modes
 			case m.Flags&unix.BPF_F_NO_PREALLOC != 0: // grows with what is in it
 			case strings.Contains(m.Type.String(), "PerCPU"):
 				n += size * uint64(possible)

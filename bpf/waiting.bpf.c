@@ -121,7 +121,7 @@ static __always_inline __u64 read_stack(struct scratch *s, struct task_struct *t
 	walked = !only_in_kernel(task) && read_registers(s, 0, task, true);
 	if (walked) {
 		begin_walk_of(s, vm, task);
-		walk_user(s, vm, MAX_USER_FRAMES, 0);
+		walk_user(s, vm);
 	}
 	__builtin_memset(o, 0, sizeof(*o));
 	o->what = OBSERVED_WAIT;
@@ -230,6 +230,7 @@ static __noinline int begin_in_chunk(struct scratch *s, const struct hotspot_pro
 	begin_time();
 	s->start.scan_left = SCAN_BUDGET;
 	s->start.lookup_left = LOOKUP_BUDGET;
+	s->start.chunk = STACKCOPY_CHUNK;
 	if (!(vm->flags & HOTSPOT_CHUNKS) || !find_newest(vm, s, continuation))
 		return END_HEAP;
 	return next_chunk(vm);
@@ -262,7 +263,7 @@ int read_virtual(struct asked_virtual *ctx)
 		s->regs.pc = s->caller.pc;
 		s->regs.sp = s->caller.sp;
 		s->regs.bp = s->caller.bp;
-		walk_user(s, vm, MAX_USER_FRAMES, 0);
+		walk_user(s, vm);
 	}
 	s->start.unmounted = 0;
 	ctx->lacking = lacking;

@@ -52,7 +52,6 @@ func (o *Objects) LoadWaiting() (*Waiting, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read object of waiting threads: %w", err)
 	}
-	spec.Maps["kept_stacks"].MaxEntries = 1 // The map is only for partial walks.
 	if err := spec.Variables["walk_ns"].Set(uint64(unlockedWalk)); err != nil {
 		return nil, fmt.Errorf("set constants: %w", err)
 	}

@@ -11,7 +11,6 @@
 #pragma once
 
 #include "native.bpf.h"
-#include "partial.bpf.h"
 #include "thread.bpf.h"
 
 /* Leave out frames of native code that a thread called from Java. */
@@ -24,7 +23,6 @@ static __always_inline bool go_to_java_caller(struct walk *w, int i, __u64 sp, _
 	if (i < 0 || i >= SCAN_WORDS)
 		return false;
 	w->frames = 1;
-	w->s->start.placed = 0; /* where the chain of frame pointers said, if there was one */
 	w->pc = w->s->words[i];
 	w->bp = i > 0 && bp == sp + 8 * (__u64)i - 8 ? w->s->words[i - 1] : bp;
 	w->sp = sp + 8 * (__u64)i + 8;
@@ -83,7 +81,7 @@ static __always_inline int leave_native(struct walk *w)
 {
 	switch (w->phase) {
 	case PHASE_ANCHOR:
-		return contexts == CONTEXT_WALK || w->end != END_KNOWN ? go_to_anchor(w) : 1;
+		return go_to_anchor(w);
 	case PHASE_LEAF_CALL:
 		return go_to_leaf_caller(w);
 	}
@@ -109,19 +107,10 @@ static __always_inline int step(struct walk *w)
 	return native_step(w) ? leave_native(w) : 0;
 }
 
-/*
- * bpf_loop callback: a step, after noting where the last frame stands. There is one loop, or the verifier follows each.
- * Frames of a leaf call are not looked for in the kept stack: whether they are any is not known yet.
- */
+/* bpf_loop callback: a step. There is one loop, or the verifier follows each. */
 static long walk_step(__u64 i, struct walk *w)
 {
-	if (late(w->s))
-		return end_walk(w, END_TIME);
-	if (contexts != CONTEXT_WALK &&
-	    place_frame(w->frames, w->s->start.chunk_to ? 0 : w->sp, w->phase == PHASE_JAVA ? IN_JAVA : w->bp, w->s->start.native_to) &&
-	    contexts == CONTEXT_PARTIAL && w->phase != PHASE_LEAF_CALL && w->s->start.kept_left && met_kept(w->frames))
-		return end_walk(w, END_KNOWN);
-	return step(w);
+	return late(w->s) ? end_walk(w, END_TIME) : step(w);
 }
 
 /* How a walk begins from native code of a JavaThread. */
@@ -151,6 +140,7 @@ static __always_inline void begin_walks(struct scratch *s, const struct hotspot_
 	begin_time();
 	s->start.scan_left = SCAN_BUDGET;
 	s->start.lookup_left = LOOKUP_BUDGET;
+	s->start.chunk = STACKCOPY_CHUNK;
 	if (!vm)
 		return;
 	slot = vm->slot;
@@ -224,57 +214,67 @@ static __always_inline __u32 frames_on_stack(const struct scratch *s, __u32 fram
 	return frames > MAX_USER_FRAMES && first > LEAF_FRAMES ? LEAF_FRAMES : first;
 }
 
-/* Fills frames, user_frames, end and flags of the sample, from its registers. At most limit frames are wanted. */
-static __noinline __u32 walk_user(struct scratch *s, const struct hotspot_process *vm, __u32 limit, __u32 kept)
+/* Begins a walk from the sample's registers. Native code that they are in is the first frame. */
+static __always_inline void begin_walk(struct walk *w, struct scratch *s, const struct hotspot_process *vm, __u32 limit)
 {
-	struct walk w = {
+	*w = (struct walk){
 		.s = s, .vm = vm, .pc = s->regs.pc, .sp = s->regs.sp, .bp = s->regs.bp,
 		.limit = limit, .leaf = 1, .end = END_DEPTH,
 	};
-
 	s->start.walk++;
 	s->start.scan_before = s->start.scan_left;
 	s->start.redefines = 0;
 	s->start.native_to = 0;
-	s->start.kept_left = kept;
-	s->start.met = 0;
-	s->start.java_frames = s->start.own = s->start.shared = s->start.placed = 0;
+	s->start.java_frames = 0;
 	if (unmounted(s))
-		w.leaf = 0;
+		w->leaf = 0;
 	else
 		stand_in(s, 0);
 	s->start.on_heap = s->start.thawing = s->start.top = s->start.top_kind = s->start.anchored = 0;
 	s->stackcopy_len = 0;
 	s->stackcopy_low = 0;
-	s->start.chunk = limit < MAX_USER_FRAMES ? LINK_CHUNK : STACKCOPY_CHUNK;
-	if (!vm || !in_code_cache(vm, w.pc)) {
-		w.phase = PHASE_NATIVE;
+	if (!vm || !in_code_cache(vm, w->pc)) {
+		w->phase = PHASE_NATIVE;
 		if (vm && s->start.thread)
-			begin_native(&w);
-		if (java_only && w.phase == PHASE_ANCHOR)
-			go_to_anchor(&w);
+			begin_native(w);
+		if (java_only && w->phase == PHASE_ANCHOR)
+			go_to_anchor(w);
 		else
-			push_native(&w, w.pc);
-		if (!vm && contexts == CONTEXT_WALK && find_maybe_caller())
-			push_frame(&w, s->start.maybe_caller);
+			push_native(w, w->pc);
 	}
-	begin_anyhow(&w);
-	bpf_loop(3 * (contexts == CONTEXT_WALK ? MAX_WALKED_FRAMES : MAX_USER_FRAMES), walk_step, &w, 0); /* entry frames take a turn and push nothing */
-	if (s->start.late && w.end != END_ROOT) { /* a search that the clock ended found nothing */
-		w.end = END_TIME;
+}
+
+/* Fills user_frames, end and flags of the sample, which has the frames. */
+static __always_inline void finish_walk(struct walk *w)
+{
+	struct scratch *s = w->s;
+
+	if (s->start.late && w->end != END_ROOT) { /* a search that the clock ended found nothing */
+		w->end = END_TIME;
 		count_walk(WALKS_CUT, 1);
 	}
-	if (freezing(s, w.frames)) {
-		w.frames = frames_on_stack(s, w.frames);
-		w.end = END_THAW;
-	}
-	if (contexts != CONTEXT_WALK && s->start.placed != w.frames)
-		s->cfa[(w.frames - 1) & (MAX_USER_FRAMES - 1)] = 0; /* the walk ended at this frame: it leads nowhere */
 	if (s->start.java_frames)
 		s->sample.flags |= SAMPLE_JAVA_FRAMES;
 	if (s->start.scan_left != s->start.scan_before)
 		count_scanned(s->start.scan_before - s->start.scan_left);
-	s->sample.end = w.end;
-	s->sample.user_frames = kept_frames(&w);
-	return w.end;
+	if (freezing(s, w->frames)) {
+		w->frames = frames_on_stack(s, w->frames);
+		w->end = END_THAW;
+	}
+	barrier(); /* the number of frames is on the stack, where the verifier keeps no track of it */
+	s->sample.end = w->end;
+	s->sample.user_frames = kept_frames(w);
+}
+
+/* Walks the whole stack that begins at scratch.regs. With CONTEXTS nobody does. */
+static __noinline __attribute__((unused)) void walk_user(struct scratch *s, const struct hotspot_process *vm)
+{
+	struct walk w;
+
+	begin_walk(&w, s, vm, MAX_WALKED_FRAMES);
+	if (!vm && find_maybe_caller())
+		push_frame(&w, s->start.maybe_caller);
+	begin_anyhow(&w);
+	bpf_loop(3 * MAX_WALKED_FRAMES, walk_step, &w, 0); /* entry frames take a turn and push nothing */
+	finish_walk(&w);
 }

@@ -1,97 +1,15 @@
 //go:build ignore
 
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
-/*
- * The walker's parts as programs of their own, for tests only. A syscall program runs in the process that asks for
- * it, so memory of the test plays the guest's. The task is played too: where a kernel's task_struct has the fields
- * that the walker reads, a map's value has those of the request.
- */
+/* The walker's parts as programs of their own, for tests only. */
 #include "intern.bpf.h"
 #include "registers.bpf.h"
+#include "walk_test.bpf.h"
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
-struct request {
-	__u64 pc, sp, bp, r13, rbx; /* struct user_registers */
-	__u64 thread, goroutine;    /* likewise */
-	__u64 fsbase, born;	    /* of the task */
-	__u32 pid, tid;
-	__u64 begin;			 /* leaf: of the code; intern: name of the thread */
-	__u64 base;			 /* stack copy: end of the stack */
-	__u32 complete, words, len; /* leaf; scan, intern: class epoch; stack copy */
-	__u32 lost;		    /* context: the record does not go out */
-	__u32 exec;		    /* context: programs that the process had executed */
-	__u32 own_tid;		    /* of the task, in a pid namespace inside of another one */
-	__u64 walk_ns;		    /* walk: as the constant, which it replaces; 0: no bound */
-	__u64 stalled;		    /* walk: for how long the CPU stood still just after its begin, ns */
-
-	/* answers */
-	__u64 java_thread, stack_base, word, stackcopy_len, ns;
-	__u64 blob_begin;
-	__u32 blob_kind, blob_frame, blob_complete, blob_id, blob_deopt, blob_deopt_mh;
-};
-
 struct request *export_request __attribute__((unused));
 enum blob_kind *export_blob_kind __attribute__((unused));
-
-#define FAKE_PID (31 << 10) /* where in it the struct pid is */
-
-struct fake_task {
-	__u8 bytes[32 << 10]; /* more than any kernel's task_struct has */
-};
-
-/* key: 0 */
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, struct fake_task);
-} tasks SEC(".maps");
-
-struct record {
-	struct sample sample;
-	__u64 tail[MAX_USER_FRAMES / 2 + 2];
-};
-
-/* key: 0; where walk and context leave their sample */
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, struct record);
-} samples SEC(".maps");
-
-static __always_inline struct task_struct *fake_task(struct request *r)
-{
-	__u32 zero = 0;
-	struct fake_task *t = bpf_map_lookup_elem(&tasks, &zero);
-
-	if (!t)
-		return 0;
-	*(__u64 *)(t->bytes + bpf_core_field_offset(struct task_struct, start_boottime)) = r->born;
-	*(__u64 *)(t->bytes + bpf_core_field_offset(struct task_struct, thread.fsbase)) = r->fsbase;
-	*(int *)(t->bytes + bpf_core_field_offset(struct task_struct, pid)) = r->pid + 1; /* not the main thread */
-	*(int *)(t->bytes + bpf_core_field_offset(struct task_struct, tgid)) = r->pid;
-	*(__u64 *)(t->bytes + bpf_core_field_offset(struct task_struct, thread_pid)) = (__u64)(t->bytes + FAKE_PID);
-	*(__u32 *)(t->bytes + FAKE_PID + bpf_core_field_offset(struct pid, level)) = 1;
-	*(int *)(t->bytes + FAKE_PID + bpf_core_field_offset(struct pid, numbers) + bpf_core_type_size(struct upid)) = r->own_tid;
-	return (struct task_struct *)t;
-}
-
-static __always_inline void begin_sample(struct scratch *s, const struct request *r)
-{
-	s->sample.header.kind = EVENT_SAMPLE;
-	s->sample.flags = 0;
-	s->sample.end = END_NONE;
-	s->sample.class_epoch = s->sample.attachment = 0;
-	s->sample.kernel_frames = 0;
-	s->sample.header.start = 0; /* processes are told apart by pid and exec */
-	s->sample.header.exec = r->exec;
-	s->regs = (struct user_registers){
-		.pc = r->pc, .sp = r->sp, .bp = r->bp, .r13 = r->r13, .rbx = r->rbx, .thread = r->thread,
-		.goroutine = r->goroutine,
-	};
-}
 
 /* Whether a code segment is that of 64-bit code. */
 SEC("syscall")
@@ -100,7 +18,7 @@ int long_mode(struct request *r)
 	return is_64bit_code(r->begin);
 }
 
-/* A whole walk from the request's registers; its sample is in the samples map. */
+/* A whole walk from the request's registers; its sample is in the samples map, and r->len the size of its record. */
 SEC("syscall")
 int walk(struct request *r)
 {
@@ -119,33 +37,10 @@ int walk(struct request *r)
 	begin_walks(s, vm, task, r->tid);
 	s->start.looked = begin - r->stalled;
 	s->start.deadline = r->walk_ns ? s->start.looked + r->walk_ns : ~0ull;
-	walk_user(s, vm, MAX_USER_FRAMES, 0);
+	walk_user(s, vm);
+	r->len = offsetof(struct sample, frames) + 8 * (__u32)s->sample.user_frames;
 	r->ns = bpf_ktime_get_ns() - begin;
 	return bpf_probe_read_kernel(&out->sample, sizeof(out->sample), &s->sample);
-}
-
-/* As much of the stack as the mode wants, and its tail. Returns 0; r->len is the size of the record. */
-SEC("syscall")
-int context(struct request *r)
-{
-	struct hotspot_process *vm;
-	struct task_struct *task = fake_task(r);
-	struct scratch *s = this_scratch();
-	__u32 zero = 0, pid = r->pid, n;
-	struct record *out = bpf_map_lookup_elem(&samples, &zero);
-	__u64 begin;
-
-	if (!task || !s || !out)
-		return -1;
-	begin = bpf_ktime_get_ns();
-	begin_sample(s, r);
-	vm = bpf_map_lookup_elem(&processes, &pid);
-	take_context(s, vm, task, pid, r->tid);
-	n = s->sample.user_frames;
-	r->len = offsetof(struct sample, frames) + 8 * n + append_tail(s, n, 0);
-	end_context(s, r->lost);
-	r->ns = bpf_ktime_get_ns() - begin;
-	return bpf_probe_read_kernel(out, sizeof(*out), &s->sample);
 }
 
 /* The record of a whole stack, as a tick writes it, of a thread whose name is in r->begin. Returns 0; r->len is its size. */
@@ -171,7 +66,7 @@ int intern(struct request *r)
 	vm = bpf_map_lookup_elem(&processes, &pid);
 	begin_walks(s, vm, task, r->tid);
 	s->sample.class_epoch = r->words;
-	walk_user(s, vm, MAX_USER_FRAMES, 0);
+	walk_user(s, vm);
 	refer();
 	n = s->sample.user_frames;
 	record = &s->sample;
