@@ -16,13 +16,10 @@ import (
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
-	KernelTickMapChainRates       = "chain_rates"
 	KernelTickMapCounters         = "counters"
 	KernelTickMapEndedPids        = "ended_pids"
 	KernelTickMapEpochs           = "epochs"
 	KernelTickMapEvents           = "events"
-	KernelTickMapKeptStacks       = "kept_stacks"
-	KernelTickMapKnownLinks       = "known_links"
 	KernelTickMapKnownSuffixes    = "known_suffixes"
 	KernelTickMapKnownThreads     = "known_threads"
 	KernelTickMapNamedThreads     = "named_threads"
@@ -36,9 +33,6 @@ const (
 	KernelTickMapTickCounts       = "tick_counts"
 	KernelTickProgChargeTick      = "charge_tick"
 	KernelTickProgExpireTick      = "expire_tick"
-	KernelTickVarCheckContexts    = "check_contexts"
-	KernelTickVarConfirmLevels    = "confirm_levels"
-	KernelTickVarContexts         = "contexts"
 	KernelTickVarFilterByPid      = "filter_by_pid"
 	KernelTickVarFirstSpare       = "first_spare"
 	KernelTickVarInterruptEntries = "interrupt_entries"
@@ -50,7 +44,6 @@ const (
 	KernelTickVarTicked           = "ticked"
 	KernelTickVarWakeupBytes      = "wakeup_bytes"
 	KernelTickVarWalkNs           = "walk_ns"
-	KernelTickVarWalkUnknown      = "walk_unknown"
 )
 
 // LoadKernelTick returns the embedded CollectionSpec for KernelTick.
@@ -103,13 +96,10 @@ type KernelTickProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type KernelTickMapSpecs struct {
-	ChainRates    *ebpf.MapSpec `ebpf:"chain_rates"`
 	Counters      *ebpf.MapSpec `ebpf:"counters"`
 	EndedPids     *ebpf.MapSpec `ebpf:"ended_pids"`
 	Epochs        *ebpf.MapSpec `ebpf:"epochs"`
 	Events        *ebpf.MapSpec `ebpf:"events"`
-	KeptStacks    *ebpf.MapSpec `ebpf:"kept_stacks"`
-	KnownLinks    *ebpf.MapSpec `ebpf:"known_links"`
 	KnownSuffixes *ebpf.MapSpec `ebpf:"known_suffixes"`
 	KnownThreads  *ebpf.MapSpec `ebpf:"known_threads"`
 	NamedThreads  *ebpf.MapSpec `ebpf:"named_threads"`
@@ -127,9 +117,6 @@ type KernelTickMapSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type KernelTickVariableSpecs struct {
-	CheckContexts    *ebpf.VariableSpec `ebpf:"check_contexts"`
-	ConfirmLevels    *ebpf.VariableSpec `ebpf:"confirm_levels"`
-	Contexts         *ebpf.VariableSpec `ebpf:"contexts"`
 	FilterByPid      *ebpf.VariableSpec `ebpf:"filter_by_pid"`
 	FirstSpare       *ebpf.VariableSpec `ebpf:"first_spare"`
 	InterruptEntries *ebpf.VariableSpec `ebpf:"interrupt_entries"`
@@ -141,7 +128,6 @@ type KernelTickVariableSpecs struct {
 	Ticked           *ebpf.VariableSpec `ebpf:"ticked"`
 	WakeupBytes      *ebpf.VariableSpec `ebpf:"wakeup_bytes"`
 	WalkNs           *ebpf.VariableSpec `ebpf:"walk_ns"`
-	WalkUnknown      *ebpf.VariableSpec `ebpf:"walk_unknown"`
 }
 
 // KernelTickObjects contains all objects after they have been loaded into the kernel.
@@ -164,13 +150,10 @@ func (o *KernelTickObjects) Close() error {
 //
 // It can be passed to LoadKernelTickObjects or ebpf.CollectionSpec.LoadAndAssign.
 type KernelTickMaps struct {
-	ChainRates    *ebpf.Map `ebpf:"chain_rates"`
 	Counters      *ebpf.Map `ebpf:"counters"`
 	EndedPids     *ebpf.Map `ebpf:"ended_pids"`
 	Epochs        *ebpf.Map `ebpf:"epochs"`
 	Events        *ebpf.Map `ebpf:"events"`
-	KeptStacks    *ebpf.Map `ebpf:"kept_stacks"`
-	KnownLinks    *ebpf.Map `ebpf:"known_links"`
 	KnownSuffixes *ebpf.Map `ebpf:"known_suffixes"`
 	KnownThreads  *ebpf.Map `ebpf:"known_threads"`
 	NamedThreads  *ebpf.Map `ebpf:"named_threads"`
@@ -186,13 +169,10 @@ type KernelTickMaps struct {
 
 func (m *KernelTickMaps) Close() error {
 	return _KernelTickClose(
-		m.ChainRates,
 		m.Counters,
 		m.EndedPids,
 		m.Epochs,
 		m.Events,
-		m.KeptStacks,
-		m.KnownLinks,
 		m.KnownSuffixes,
 		m.KnownThreads,
 		m.NamedThreads,
@@ -211,9 +191,6 @@ func (m *KernelTickMaps) Close() error {
 //
 // It can be passed to LoadKernelTickObjects or ebpf.CollectionSpec.LoadAndAssign.
 type KernelTickVariables struct {
-	CheckContexts    *ebpf.Variable `ebpf:"check_contexts"`
-	ConfirmLevels    *ebpf.Variable `ebpf:"confirm_levels"`
-	Contexts         *ebpf.Variable `ebpf:"contexts"`
 	FilterByPid      *ebpf.Variable `ebpf:"filter_by_pid"`
 	FirstSpare       *ebpf.Variable `ebpf:"first_spare"`
 	InterruptEntries *ebpf.Variable `ebpf:"interrupt_entries"`
@@ -225,7 +202,6 @@ type KernelTickVariables struct {
 	Ticked           *ebpf.Variable `ebpf:"ticked"`
 	WakeupBytes      *ebpf.Variable `ebpf:"wakeup_bytes"`
 	WalkNs           *ebpf.Variable `ebpf:"walk_ns"`
-	WalkUnknown      *ebpf.Variable `ebpf:"walk_unknown"`
 }
 
 // KernelTickPrograms contains all programs after they have been loaded into the kernel.

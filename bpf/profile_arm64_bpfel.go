@@ -40,26 +40,12 @@ const (
 	ProfileCallEngineENGINE_BRANCH   ProfileCallEngine = 4
 )
 
-type ProfileChainRate struct {
-	_          structs.HostLayout
-	Every      uint32
-	Generation uint32
-}
-
 type ProfileCodeHeap struct {
 	_          structs.HostLayout
 	Low        uint64
 	High       uint64
 	SegmentMap uint64
 }
-
-type ProfileContextMode uint32
-
-const (
-	ProfileContextModeCONTEXT_WALK    ProfileContextMode = 0
-	ProfileContextModeCONTEXT_PARTIAL ProfileContextMode = 1
-	ProfileContextModeCONTEXT_CHAIN   ProfileContextMode = 2
-)
 
 type ProfileCounter uint32
 
@@ -275,24 +261,6 @@ type ProfileHotspotProcess struct {
 	ForwardTables        [2]uint64
 }
 
-type ProfileKeptStack struct {
-	_      structs.HostLayout
-	Busy   uint32
-	Tid    uint32
-	Born   uint64
-	Owner  uint32
-	Exec   uint32
-	Serial uint32
-	Low    uint32
-	Count  uint32
-	_      [4]byte
-	Levels [256]struct {
-		_     structs.HostLayout
-		Frame uint64
-		Cfa   uint64
-	}
-}
-
 type ProfileKnownSet struct {
 	_    structs.HostLayout
 	Tags [2]uint64
@@ -311,14 +279,6 @@ type ProfileKnownThreadKey struct {
 	Pid    uint32
 	OwnTid uint32
 }
-
-type ProfileLinkTags uint32
-
-const (
-	ProfileLinkTagsLINK_STEADY     ProfileLinkTags = 1
-	ProfileLinkTagsLINK_SLOT_SHIFT ProfileLinkTags = 40
-	ProfileLinkTagsKNOWN_LINKS     ProfileLinkTags = 65536
-)
 
 type ProfileNamedCall struct {
 	_             structs.HostLayout
@@ -421,9 +381,6 @@ type ProfileScratch struct {
 		Thread       uint64
 		FoundThread  uint64
 		NativeTo     uint64
-		DepthBase    uint64
-		Tag          uint64
-		LinkTag      uint64
 		Entry        uint64
 		Continuation uint64
 		NextChunk    uint64
@@ -443,16 +400,12 @@ type ProfileScratch struct {
 		Thawing      uint32
 		Unmounted    uint32
 		OnHeap       uint32
-		Kept         uint32
-		KeptLeft     uint32
-		Met          uint32
-		Own          uint32
-		Shared       uint32
+		_            [4]byte
 		MaybeCaller  uint64
-		Placed       uint32
 		ScanLeft     uint32
 		ScanBefore   uint32
 		LookupLeft   uint32
+		_            [4]byte
 		Deadline     uint64
 		Looked       uint64
 		Switches     uint64
@@ -507,7 +460,7 @@ type ProfileScratch struct {
 	}
 	Code   [40]uint8
 	Any    uint64
-	_      [8]byte
+	_      [48]byte
 	Recent [512]struct {
 		_         structs.HostLayout
 		Tag       uint32
@@ -564,7 +517,6 @@ type ProfileScratch struct {
 		Pad       uint32
 		_         [16]byte
 	}
-	Cfa   [1024]uint64
 	Watch struct {
 		_       structs.HostLayout
 		Begin   uint64
@@ -609,14 +561,6 @@ type ProfileSeenMethod struct {
 	Since       uint32
 	Met         uint32
 	Pad         uint32
-}
-
-type ProfileSharedStack struct {
-	_      structs.HostLayout
-	Serial uint32
-	Base   uint32
-	Frames uint32
-	Own    uint32
 }
 
 type ProfileShortSample struct {
@@ -670,13 +614,10 @@ const (
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
-	ProfileMapChainRates           = "chain_rates"
 	ProfileMapCounters             = "counters"
 	ProfileMapEndedPids            = "ended_pids"
 	ProfileMapEpochs               = "epochs"
 	ProfileMapEvents               = "events"
-	ProfileMapKeptStacks           = "kept_stacks"
-	ProfileMapKnownLinks           = "known_links"
 	ProfileMapKnownSuffixes        = "known_suffixes"
 	ProfileMapKnownThreads         = "known_threads"
 	ProfileMapNamedThreads         = "named_threads"
@@ -691,24 +632,17 @@ const (
 	ProfileProgProcessExit         = "process_exit"
 	ProfileProgProcessFork         = "process_fork"
 	ProfileProgTick                = "tick"
-	ProfileVarCheckContexts        = "check_contexts"
-	ProfileVarConfirmLevels        = "confirm_levels"
-	ProfileVarContexts             = "contexts"
 	ProfileVarExportCall           = "export_call"
 	ProfileVarExportCallEngine     = "export_call_engine"
-	ProfileVarExportChainRate      = "export_chain_rate"
-	ProfileVarExportContextMode    = "export_context_mode"
 	ProfileVarExportCounter        = "export_counter"
 	ProfileVarExportEventKind      = "export_event_kind"
 	ProfileVarExportFrameKind      = "export_frame_kind"
 	ProfileVarExportHotspotFlags   = "export_hotspot_flags"
 	ProfileVarExportKnownThread    = "export_known_thread"
 	ProfileVarExportKnownThreadKey = "export_known_thread_key"
-	ProfileVarExportLinkTags       = "export_link_tags"
 	ProfileVarExportNamedCall      = "export_named_call"
 	ProfileVarExportProcessEvent   = "export_process_event"
 	ProfileVarExportSampleFlags    = "export_sample_flags"
-	ProfileVarExportSharedStack    = "export_shared_stack"
 	ProfileVarExportShortSample    = "export_short_sample"
 	ProfileVarExportSuffixTags     = "export_suffix_tags"
 	ProfileVarExportWalkEnd        = "export_walk_end"
@@ -717,7 +651,6 @@ const (
 	ProfileVarJavaOnly             = "java_only"
 	ProfileVarWakeupBytes          = "wakeup_bytes"
 	ProfileVarWalkNs               = "walk_ns"
-	ProfileVarWalkUnknown          = "walk_unknown"
 )
 
 // LoadProfile returns the embedded CollectionSpec for Profile.
@@ -772,13 +705,10 @@ type ProfileProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type ProfileMapSpecs struct {
-	ChainRates    *ebpf.MapSpec `ebpf:"chain_rates"`
 	Counters      *ebpf.MapSpec `ebpf:"counters"`
 	EndedPids     *ebpf.MapSpec `ebpf:"ended_pids"`
 	Epochs        *ebpf.MapSpec `ebpf:"epochs"`
 	Events        *ebpf.MapSpec `ebpf:"events"`
-	KeptStacks    *ebpf.MapSpec `ebpf:"kept_stacks"`
-	KnownLinks    *ebpf.MapSpec `ebpf:"known_links"`
 	KnownSuffixes *ebpf.MapSpec `ebpf:"known_suffixes"`
 	KnownThreads  *ebpf.MapSpec `ebpf:"known_threads"`
 	NamedThreads  *ebpf.MapSpec `ebpf:"named_threads"`
@@ -795,24 +725,17 @@ type ProfileMapSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type ProfileVariableSpecs struct {
-	CheckContexts        *ebpf.VariableSpec `ebpf:"check_contexts"`
-	ConfirmLevels        *ebpf.VariableSpec `ebpf:"confirm_levels"`
-	Contexts             *ebpf.VariableSpec `ebpf:"contexts"`
 	ExportCall           *ebpf.VariableSpec `ebpf:"export_call"`
 	ExportCallEngine     *ebpf.VariableSpec `ebpf:"export_call_engine"`
-	ExportChainRate      *ebpf.VariableSpec `ebpf:"export_chain_rate"`
-	ExportContextMode    *ebpf.VariableSpec `ebpf:"export_context_mode"`
 	ExportCounter        *ebpf.VariableSpec `ebpf:"export_counter"`
 	ExportEventKind      *ebpf.VariableSpec `ebpf:"export_event_kind"`
 	ExportFrameKind      *ebpf.VariableSpec `ebpf:"export_frame_kind"`
 	ExportHotspotFlags   *ebpf.VariableSpec `ebpf:"export_hotspot_flags"`
 	ExportKnownThread    *ebpf.VariableSpec `ebpf:"export_known_thread"`
 	ExportKnownThreadKey *ebpf.VariableSpec `ebpf:"export_known_thread_key"`
-	ExportLinkTags       *ebpf.VariableSpec `ebpf:"export_link_tags"`
 	ExportNamedCall      *ebpf.VariableSpec `ebpf:"export_named_call"`
 	ExportProcessEvent   *ebpf.VariableSpec `ebpf:"export_process_event"`
 	ExportSampleFlags    *ebpf.VariableSpec `ebpf:"export_sample_flags"`
-	ExportSharedStack    *ebpf.VariableSpec `ebpf:"export_shared_stack"`
 	ExportShortSample    *ebpf.VariableSpec `ebpf:"export_short_sample"`
 	ExportSuffixTags     *ebpf.VariableSpec `ebpf:"export_suffix_tags"`
 	ExportWalkEnd        *ebpf.VariableSpec `ebpf:"export_walk_end"`
@@ -821,7 +744,6 @@ type ProfileVariableSpecs struct {
 	JavaOnly             *ebpf.VariableSpec `ebpf:"java_only"`
 	WakeupBytes          *ebpf.VariableSpec `ebpf:"wakeup_bytes"`
 	WalkNs               *ebpf.VariableSpec `ebpf:"walk_ns"`
-	WalkUnknown          *ebpf.VariableSpec `ebpf:"walk_unknown"`
 }
 
 // ProfileObjects contains all objects after they have been loaded into the kernel.
@@ -844,13 +766,10 @@ func (o *ProfileObjects) Close() error {
 //
 // It can be passed to LoadProfileObjects or ebpf.CollectionSpec.LoadAndAssign.
 type ProfileMaps struct {
-	ChainRates    *ebpf.Map `ebpf:"chain_rates"`
 	Counters      *ebpf.Map `ebpf:"counters"`
 	EndedPids     *ebpf.Map `ebpf:"ended_pids"`
 	Epochs        *ebpf.Map `ebpf:"epochs"`
 	Events        *ebpf.Map `ebpf:"events"`
-	KeptStacks    *ebpf.Map `ebpf:"kept_stacks"`
-	KnownLinks    *ebpf.Map `ebpf:"known_links"`
 	KnownSuffixes *ebpf.Map `ebpf:"known_suffixes"`
 	KnownThreads  *ebpf.Map `ebpf:"known_threads"`
 	NamedThreads  *ebpf.Map `ebpf:"named_threads"`
@@ -865,13 +784,10 @@ type ProfileMaps struct {
 
 func (m *ProfileMaps) Close() error {
 	return _ProfileClose(
-		m.ChainRates,
 		m.Counters,
 		m.EndedPids,
 		m.Epochs,
 		m.Events,
-		m.KeptStacks,
-		m.KnownLinks,
 		m.KnownSuffixes,
 		m.KnownThreads,
 		m.NamedThreads,
@@ -889,24 +805,17 @@ func (m *ProfileMaps) Close() error {
 //
 // It can be passed to LoadProfileObjects or ebpf.CollectionSpec.LoadAndAssign.
 type ProfileVariables struct {
-	CheckContexts        *ebpf.Variable `ebpf:"check_contexts"`
-	ConfirmLevels        *ebpf.Variable `ebpf:"confirm_levels"`
-	Contexts             *ebpf.Variable `ebpf:"contexts"`
 	ExportCall           *ebpf.Variable `ebpf:"export_call"`
 	ExportCallEngine     *ebpf.Variable `ebpf:"export_call_engine"`
-	ExportChainRate      *ebpf.Variable `ebpf:"export_chain_rate"`
-	ExportContextMode    *ebpf.Variable `ebpf:"export_context_mode"`
 	ExportCounter        *ebpf.Variable `ebpf:"export_counter"`
 	ExportEventKind      *ebpf.Variable `ebpf:"export_event_kind"`
 	ExportFrameKind      *ebpf.Variable `ebpf:"export_frame_kind"`
 	ExportHotspotFlags   *ebpf.Variable `ebpf:"export_hotspot_flags"`
 	ExportKnownThread    *ebpf.Variable `ebpf:"export_known_thread"`
 	ExportKnownThreadKey *ebpf.Variable `ebpf:"export_known_thread_key"`
-	ExportLinkTags       *ebpf.Variable `ebpf:"export_link_tags"`
 	ExportNamedCall      *ebpf.Variable `ebpf:"export_named_call"`
 	ExportProcessEvent   *ebpf.Variable `ebpf:"export_process_event"`
 	ExportSampleFlags    *ebpf.Variable `ebpf:"export_sample_flags"`
-	ExportSharedStack    *ebpf.Variable `ebpf:"export_shared_stack"`
 	ExportShortSample    *ebpf.Variable `ebpf:"export_short_sample"`
 	ExportSuffixTags     *ebpf.Variable `ebpf:"export_suffix_tags"`
 	ExportWalkEnd        *ebpf.Variable `ebpf:"export_walk_end"`
@@ -915,7 +824,6 @@ type ProfileVariables struct {
 	JavaOnly             *ebpf.Variable `ebpf:"java_only"`
 	WakeupBytes          *ebpf.Variable `ebpf:"wakeup_bytes"`
 	WalkNs               *ebpf.Variable `ebpf:"walk_ns"`
-	WalkUnknown          *ebpf.Variable `ebpf:"walk_unknown"`
 }
 
 // ProfilePrograms contains all programs after they have been loaded into the kernel.

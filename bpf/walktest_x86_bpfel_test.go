@@ -68,13 +68,10 @@ type WalkTestRequest struct {
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
-	WalkTestMapChainRates     = "chain_rates"
 	WalkTestMapCounters       = "counters"
 	WalkTestMapEndedPids      = "ended_pids"
 	WalkTestMapEpochs         = "epochs"
 	WalkTestMapEvents         = "events"
-	WalkTestMapKeptStacks     = "kept_stacks"
-	WalkTestMapKnownLinks     = "known_links"
 	WalkTestMapKnownSuffixes  = "known_suffixes"
 	WalkTestMapKnownThreads   = "known_threads"
 	WalkTestMapNamedThreads   = "named_threads"
@@ -86,7 +83,6 @@ const (
 	WalkTestMapSeenMethods    = "seen_methods"
 	WalkTestMapSuffixSeed     = "suffix_seed"
 	WalkTestMapTasks          = "tasks"
-	WalkTestProgContext       = "context"
 	WalkTestProgCover         = "cover"
 	WalkTestProgFind          = "find"
 	WalkTestProgIntern        = "intern"
@@ -95,16 +91,13 @@ const (
 	WalkTestProgScan          = "scan"
 	WalkTestProgThread        = "thread"
 	WalkTestProgWalk          = "walk"
-	WalkTestVarCheckContexts  = "check_contexts"
-	WalkTestVarConfirmLevels  = "confirm_levels"
-	WalkTestVarContexts       = "contexts"
 	WalkTestVarExportBlobKind = "export_blob_kind"
 	WalkTestVarExportRequest  = "export_request"
 	WalkTestVarFilterByPid    = "filter_by_pid"
 	WalkTestVarFirstSpare     = "first_spare"
 	WalkTestVarJavaOnly       = "java_only"
+	WalkTestVarWakeupBytes    = "wakeup_bytes"
 	WalkTestVarWalkNs         = "walk_ns"
-	WalkTestVarWalkUnknown    = "walk_unknown"
 )
 
 // LoadWalkTest returns the embedded CollectionSpec for WalkTest.
@@ -149,7 +142,6 @@ type WalkTestSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type WalkTestProgramSpecs struct {
-	Context  *ebpf.ProgramSpec `ebpf:"context"`
 	Cover    *ebpf.ProgramSpec `ebpf:"cover"`
 	Find     *ebpf.ProgramSpec `ebpf:"find"`
 	Intern   *ebpf.ProgramSpec `ebpf:"intern"`
@@ -164,13 +156,10 @@ type WalkTestProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type WalkTestMapSpecs struct {
-	ChainRates    *ebpf.MapSpec `ebpf:"chain_rates"`
 	Counters      *ebpf.MapSpec `ebpf:"counters"`
 	EndedPids     *ebpf.MapSpec `ebpf:"ended_pids"`
 	Epochs        *ebpf.MapSpec `ebpf:"epochs"`
 	Events        *ebpf.MapSpec `ebpf:"events"`
-	KeptStacks    *ebpf.MapSpec `ebpf:"kept_stacks"`
-	KnownLinks    *ebpf.MapSpec `ebpf:"known_links"`
 	KnownSuffixes *ebpf.MapSpec `ebpf:"known_suffixes"`
 	KnownThreads  *ebpf.MapSpec `ebpf:"known_threads"`
 	NamedThreads  *ebpf.MapSpec `ebpf:"named_threads"`
@@ -188,16 +177,13 @@ type WalkTestMapSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type WalkTestVariableSpecs struct {
-	CheckContexts  *ebpf.VariableSpec `ebpf:"check_contexts"`
-	ConfirmLevels  *ebpf.VariableSpec `ebpf:"confirm_levels"`
-	Contexts       *ebpf.VariableSpec `ebpf:"contexts"`
 	ExportBlobKind *ebpf.VariableSpec `ebpf:"export_blob_kind"`
 	ExportRequest  *ebpf.VariableSpec `ebpf:"export_request"`
 	FilterByPid    *ebpf.VariableSpec `ebpf:"filter_by_pid"`
 	FirstSpare     *ebpf.VariableSpec `ebpf:"first_spare"`
 	JavaOnly       *ebpf.VariableSpec `ebpf:"java_only"`
+	WakeupBytes    *ebpf.VariableSpec `ebpf:"wakeup_bytes"`
 	WalkNs         *ebpf.VariableSpec `ebpf:"walk_ns"`
-	WalkUnknown    *ebpf.VariableSpec `ebpf:"walk_unknown"`
 }
 
 // WalkTestObjects contains all objects after they have been loaded into the kernel.
@@ -220,13 +206,10 @@ func (o *WalkTestObjects) Close() error {
 //
 // It can be passed to LoadWalkTestObjects or ebpf.CollectionSpec.LoadAndAssign.
 type WalkTestMaps struct {
-	ChainRates    *ebpf.Map `ebpf:"chain_rates"`
 	Counters      *ebpf.Map `ebpf:"counters"`
 	EndedPids     *ebpf.Map `ebpf:"ended_pids"`
 	Epochs        *ebpf.Map `ebpf:"epochs"`
 	Events        *ebpf.Map `ebpf:"events"`
-	KeptStacks    *ebpf.Map `ebpf:"kept_stacks"`
-	KnownLinks    *ebpf.Map `ebpf:"known_links"`
 	KnownSuffixes *ebpf.Map `ebpf:"known_suffixes"`
 	KnownThreads  *ebpf.Map `ebpf:"known_threads"`
 	NamedThreads  *ebpf.Map `ebpf:"named_threads"`
@@ -242,13 +225,10 @@ type WalkTestMaps struct {
 
 func (m *WalkTestMaps) Close() error {
 	return _WalkTestClose(
-		m.ChainRates,
 		m.Counters,
 		m.EndedPids,
 		m.Epochs,
 		m.Events,
-		m.KeptStacks,
-		m.KnownLinks,
 		m.KnownSuffixes,
 		m.KnownThreads,
 		m.NamedThreads,
@@ -267,23 +247,19 @@ func (m *WalkTestMaps) Close() error {
 //
 // It can be passed to LoadWalkTestObjects or ebpf.CollectionSpec.LoadAndAssign.
 type WalkTestVariables struct {
-	CheckContexts  *ebpf.Variable `ebpf:"check_contexts"`
-	ConfirmLevels  *ebpf.Variable `ebpf:"confirm_levels"`
-	Contexts       *ebpf.Variable `ebpf:"contexts"`
 	ExportBlobKind *ebpf.Variable `ebpf:"export_blob_kind"`
 	ExportRequest  *ebpf.Variable `ebpf:"export_request"`
 	FilterByPid    *ebpf.Variable `ebpf:"filter_by_pid"`
 	FirstSpare     *ebpf.Variable `ebpf:"first_spare"`
 	JavaOnly       *ebpf.Variable `ebpf:"java_only"`
+	WakeupBytes    *ebpf.Variable `ebpf:"wakeup_bytes"`
 	WalkNs         *ebpf.Variable `ebpf:"walk_ns"`
-	WalkUnknown    *ebpf.Variable `ebpf:"walk_unknown"`
 }
 
 // WalkTestPrograms contains all programs after they have been loaded into the kernel.
 //
 // It can be passed to LoadWalkTestObjects or ebpf.CollectionSpec.LoadAndAssign.
 type WalkTestPrograms struct {
-	Context  *ebpf.Program `ebpf:"context"`
 	Cover    *ebpf.Program `ebpf:"cover"`
 	Find     *ebpf.Program `ebpf:"find"`
 	Intern   *ebpf.Program `ebpf:"intern"`
@@ -296,7 +272,6 @@ type WalkTestPrograms struct {
 
 func (p *WalkTestPrograms) Close() error {
 	return _WalkTestClose(
-		p.Context,
 		p.Cover,
 		p.Find,
 		p.Intern,
