@@ -116,7 +116,7 @@ func New(ctx context.Context, opt Options) (_ *Agent, err error) {
 		Interrupting: opt.Calls.Interrupting() || opt.Events.Counters(),
 		Contexts:     kernelModes[opt.Contexts], ConfirmLevels: opt.ConfirmLevels, LeaveUnknown: opt.LeaveUnknown,
 		CheckContexts: opt.CheckContexts,
-		NoTick:        a.atKernelTick() && attach.TicksEverywhere(), OnlyMulti: attach.NewUprobes().Multi(),
+		NoTick:        a.atKernelTick() && attach.TicksEverywhere(),
 	}
 	objects, err := bpf.Load(options)
 	read := <-symbols

@@ -32,7 +32,7 @@ func TestLiveMapBytes(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer objects.Close()
-	probes, err := objects.LoadProbes(false)
+	probes, err := objects.LoadProbes()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -31,6 +31,7 @@ import (
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/asm"
 	"github.com/cilium/ebpf/btf"
+	"github.com/cilium/ebpf/features"
 )
 
 // Options are what is fixed when the programs are loaded. The zero value samples every process.
@@ -53,8 +54,9 @@ type Options struct {
 	// NoTick leaves out the program Tick, which takes time to verify: the one in its place does
 	// nothing.
 	NoTick bool
-	// OnlyMulti leaves out the code map's programs for single probes, in the same way.
-	OnlyMulti bool
+	// SingleProbes has programs of uprobes be for single ones, as they are anyway where the kernel
+	// has no uprobe.multi links (before 6.6). A program is for one kind only.
+	SingleProbes bool
 	// CheckContexts puts the whole stack into each sample, in addition to what the mode of Contexts
 	// records.
 	CheckContexts bool
@@ -75,8 +77,7 @@ const DefaultRingBytes = 4 << 20
 type Objects struct {
 	ProfileObjects
 	contextMaps
-	// CodeMap holds the programs behind the VM's USDT probes, each twice: *Multi for uprobe.multi
-	// links (kernel 6.6 and later), *Single for the others.
+	// CodeMap holds the programs behind the VM's USDT probes.
 	CodeMap CodeMapObjects
 
 	opts       Options
@@ -175,9 +176,6 @@ func (o *Objects) loadCodeMap() error {
 	if err != nil {
 		return fmt.Errorf("read code-map object: %w", err)
 	}
-	if o.opts.OnlyMulti {
-		leaveOut(spec, CodeMapProgLoadSingle, CodeMapProgCodeUnloadSingle, CodeMapProgClassUnloadSingle)
-	}
 	if err := o.LoadBeside(spec, &o.CodeMap); err != nil {
 		return fmt.Errorf("load code-map programs: %w", err)
 	}
@@ -215,12 +213,24 @@ func (o *Objects) loadBeside(spec *ebpf.CollectionSpec, to any, more map[string]
 		}
 	}
 	setPageRings(spec)
+	if !o.opts.SingleProbes && features.HaveBPFLinkUprobeMulti() == nil {
+		useMulti(spec)
+	}
 	if v := spec.Variables["filter_by_pid"]; v != nil {
 		if err := v.Set(o.opts.FilterByPID); err != nil {
 			return fmt.Errorf("set constants: %w", err)
 		}
 	}
 	return spec.LoadAndAssign(to, o.collection(shared))
+}
+
+// useMulti has programs of uprobes be for uprobe.multi links.
+func useMulti(spec *ebpf.CollectionSpec) {
+	for _, p := range spec.Programs {
+		if p.Type == ebpf.Kprobe {
+			p.AttachType = ebpf.AttachTraceUprobeMulti
+		}
+	}
 }
 
 // Reseed has samples refer to earlier ones, but to none from before: nothing that was sent is taken

@@ -48,11 +48,12 @@ int burst_arm(struct tick_context *ctx)
 	return 0;
 }
 
-static __always_inline int probe(__u64 cookie)
+SEC("uprobe")
+int burst_hit(void *ctx)
 {
 	__u64 begin = bpf_ktime_get_ns();
 	struct task_struct *task = (struct task_struct *)bpf_get_current_task_btf();
-	__u32 pid = bpf_get_current_pid_tgid() >> 32, key = cookie;
+	__u32 pid = bpf_get_current_pid_tgid() >> 32, key = bpf_get_attach_cookie(ctx);
 	struct burst_site *site = bpf_map_lookup_elem(&burst_sites, &key);
 
 	if (!site || site->pid != pid)
@@ -70,17 +71,4 @@ static __always_inline int probe(__u64 cookie)
 	}
 	count(NS_CALLS, bpf_ktime_get_ns() - begin);
 	return 0;
-}
-
-SEC("uprobe.multi")
-int burst_probe_multi(void *ctx)
-{
-	return probe(bpf_get_attach_cookie(ctx));
-}
-
-/* The same for kernels without uprobe.multi (before 6.6). */
-SEC("uprobe")
-int burst_probe_single(void *ctx)
-{
-	return probe(bpf_get_attach_cookie(ctx));
 }

@@ -92,9 +92,10 @@ static __always_inline struct epochs *my_epochs(__u32 pid)
 }
 
 /* hotspot:compiled__method__load. Also from VMs that are not attached: that is how a new one is noticed early. */
-static __always_inline int code_loaded(__u64 cookie)
+SEC("uprobe")
+int load(void *ctx)
 {
-	__u32 pid = bpf_get_current_pid_tgid() >> 32, key = cookie;
+	__u32 pid = bpf_get_current_pid_tgid() >> 32, key = bpf_get_attach_cookie(ctx);
 	struct task_struct *task = (struct task_struct *)bpf_get_current_task_btf();
 	struct load_site *site;
 	struct code_load *e;
@@ -129,7 +130,8 @@ static __always_inline int code_loaded(__u64 cookie)
 }
 
 /* hotspot:compiled__method__unload comes before the code's memory can be used again. */
-static __always_inline int code_unloaded(void)
+SEC("uprobe")
+int code_unload(void *ctx)
 {
 	struct epochs *e = my_epochs(bpf_get_current_pid_tgid() >> 32);
 
@@ -141,7 +143,8 @@ static __always_inline int code_unloaded(void)
 }
 
 /* hotspot:class__unloaded: Method structures are given back after it. */
-static __always_inline int class_unloaded(void)
+SEC("uprobe")
+int class_unload(void *ctx)
 {
 	struct epochs *e = my_epochs(bpf_get_current_pid_tgid() >> 32);
 
@@ -151,41 +154,4 @@ static __always_inline int class_unloaded(void)
 		count(CODE_UNLOADS, 1);
 	}
 	return 0;
-}
-
-SEC("uprobe.multi")
-int load_multi(void *ctx)
-{
-	return code_loaded(bpf_get_attach_cookie(ctx));
-}
-
-SEC("uprobe.multi")
-int code_unload_multi(void *ctx)
-{
-	return code_unloaded();
-}
-
-SEC("uprobe.multi")
-int class_unload_multi(void *ctx)
-{
-	return class_unloaded();
-}
-
-/* The same for kernels without uprobe.multi (before 6.6). */
-SEC("uprobe")
-int load_single(void *ctx)
-{
-	return code_loaded(bpf_get_attach_cookie(ctx));
-}
-
-SEC("uprobe")
-int code_unload_single(void *ctx)
-{
-	return code_unloaded();
-}
-
-SEC("uprobe")
-int class_unload_single(void *ctx)
-{
-	return class_unloaded();
 }

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"unsafe"
 
+	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
 )
 
@@ -102,21 +103,21 @@ func TestKernelCodeLoad(t *testing.T) {
 			want: announcement{class: "A", name: "b", signature: "()V", code: vm.code.end() - 8},
 		},
 	}
-	o := load(t, Options{})
-	if err := o.Processes.Put(uint32(os.Getpid()), &vm.HotspotProcess); err != nil {
-		t.Fatal(err)
-	}
 	for _, attach := range []struct {
 		name string
-		with func(t *testing.T, p *CodeMapPrograms, cookie uint64) link.Link
+		with func(t *testing.T, p *ebpf.Program, cookie uint64) link.Link
 	}{{"single", attachSingle}, {"multi", attachMulti}} {
 		t.Run(attach.name, func(t *testing.T) {
+			o := load(t, Options{SingleProbes: attach.name == "single"})
+			if err := o.Processes.Put(uint32(os.Getpid()), &vm.HotspotProcess); err != nil {
+				t.Fatal(err)
+			}
 			for i, test := range tests {
 				cookie := uint32(i * 7)
 				if err := o.CodeMap.LoadSites.Put(cookie, &test.site); err != nil {
 					t.Fatal(err)
 				}
-				l := attach.with(t, &o.CodeMap.CodeMapPrograms, uint64(cookie))
+				l := attach.with(t, o.CodeMap.Load, uint64(cookie))
 				test.say.fire()
 				l.Close()
 				n := 0
@@ -147,7 +148,7 @@ func TestKernelCodeLoad(t *testing.T) {
 
 // Unloading counts up the epochs of the process that does it.
 func TestKernelUnload(t *testing.T) {
-	o := load(t, Options{})
+	o := load(t, Options{SingleProbes: true})
 	const slot = 17
 	if err := o.Processes.Put(uint32(os.Getpid()), &HotspotProcess{Serial: 1, Slot: slot}); err != nil {
 		t.Fatal(err)
@@ -160,11 +161,11 @@ func TestKernelUnload(t *testing.T) {
 		}
 	}
 	some := announcement{class: "A", name: "b", signature: "c"}
-	code := attachUprobe(t, o.CodeMap.CodeUnloadSingle, 0)
+	code := attachSingle(t, o.CodeMap.CodeUnload, 0)
 	some.fire()
 	expect(ProfileEpochs{Code: 1})
 	code.Close()
-	classes := attachUprobe(t, o.CodeMap.ClassUnloadSingle, 0)
+	classes := attachSingle(t, o.CodeMap.ClassUnload, 0)
 	some.fire()
 	expect(ProfileEpochs{Code: 2, Classes: 1})
 	if err := o.Processes.Delete(uint32(os.Getpid())); err != nil {
@@ -177,11 +178,11 @@ func TestKernelUnload(t *testing.T) {
 
 // Nobody reads while more is announced than the ring holds.
 func TestKernelEventLoss(t *testing.T) {
-	o := load(t, Options{RingBytes: uint32(os.Getpagesize())})
+	o := load(t, Options{SingleProbes: true, RingBytes: uint32(os.Getpagesize())})
 	if err := o.CodeMap.LoadSites.Put(uint32(0), &inRegisters); err != nil {
 		t.Fatal(err)
 	}
-	l := attachUprobe(t, o.CodeMap.LoadSingle, 0)
+	l := attachSingle(t, o.CodeMap.Load, 0)
 	some := announcement{class: "A", name: "b", signature: "c"}
 	const fired = 30
 	for range fired {
@@ -207,13 +208,13 @@ func TestKernelEventLoss(t *testing.T) {
 // Where too many threads announce code at once, what finds no room is dropped and counted, and
 // takes nothing of the others.
 func TestKernelCodeLoadBusy(t *testing.T) {
-	o := load(t, Options{})
+	o := load(t, Options{SingleProbes: true})
 	const cookie = 3
 	site := inRegisters
 	if err := o.CodeMap.LoadSites.Put(uint32(cookie), &site); err != nil {
 		t.Fatal(err)
 	}
-	defer attachSingle(t, &o.CodeMap.CodeMapPrograms, cookie).Close()
+	defer attachSingle(t, o.CodeMap.Load, cookie).Close()
 	claim := func(claimed byte) {
 		for i := range o.CodeMap.Drafts.MaxEntries() {
 			draft := make([]byte, o.CodeMap.Drafts.ValueSize())

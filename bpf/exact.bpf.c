@@ -21,53 +21,28 @@ struct exact_thread *export_exact_thread __attribute__((unused));
 struct exact_objects_key *export_exact_objects_key __attribute__((unused));
 struct exact_objects *export_exact_objects __attribute__((unused));
 
-SEC("uprobe.multi")
-int entry_multi(struct registers *ctx)
-{
-	return method_entered(ctx);
-}
-
-SEC("uprobe.multi")
-int return_multi(struct registers *ctx)
-{
-	return method_left(ctx);
-}
-
-/* The same for kernels without uprobe.multi (before 6.6). */
 SEC("uprobe")
-int entry_single(struct registers *ctx)
+int method_entry(struct registers *ctx)
 {
 	return method_entered(ctx);
 }
 
 SEC("uprobe")
-int return_single(struct registers *ctx)
+int method_return(struct registers *ctx)
 {
 	return method_left(ctx);
 }
 
 /* At the entry of SharedRuntime::dtrace_object_alloc(oopDesc*, ...). */
-SEC("uprobe.multi")
-int object_multi(struct registers *ctx)
-{
-	return object_made(ctx, 0);
-}
-
 SEC("uprobe")
-int object_single(struct registers *ctx)
+int object(struct registers *ctx)
 {
 	return object_made(ctx, 0);
 }
 
 /* At the entry of SharedRuntime::dtrace_object_alloc(JavaThread*, oopDesc*, ...). */
-SEC("uprobe.multi")
-int object_by_multi(struct registers *ctx)
-{
-	return object_made(ctx, 1);
-}
-
 SEC("uprobe")
-int object_by_single(struct registers *ctx)
+int object_by(struct registers *ctx)
 {
 	return object_made(ctx, 1);
 }

@@ -340,7 +340,7 @@ func TestKernelBeside(t *testing.T) {
 		},
 		"usdt":       func() (io.Closer, error) { return o.LoadUSDT() },
 		"invocation": func() (io.Closer, error) { return o.LoadInvocations(nil) },
-		"probe":      func() (io.Closer, error) { return o.LoadProbes(false) },
+		"probe":      func() (io.Closer, error) { return o.LoadProbes() },
 	} {
 		t.Run(object, func(t *testing.T) {
 			if object == "probe" && testing.Short() {

@@ -3,8 +3,7 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
  * Events that probes in the guests' libraries report: allocations, waits for locks, pauses, values. Each kind has programs
- * of its own, which note the observation; observe walks the stack and writes the record (observe.bpf.h). As uprobe.multi programs, where the kernel has
- * them, the same programs are loaded with that attach type.
+ * of its own, which note the observation; observe walks the stack and writes the record (observe.bpf.h).
  */
 #define PREEMPTIBLE
 #include "barrier.bpf.h"

@@ -131,20 +131,11 @@ func (o *Objects) LoadFaults(p *ProbeObjects) (*FaultObjects, error) {
 	return &faults, nil
 }
 
-// LoadProbes loads the programs behind probes of events next to o. With multi they are for
-// uprobe.multi links (kernel 6.6 and later), otherwise for single ones. The caller closes them
-// before o.
-func (o *Objects) LoadProbes(multi bool) (*ProbeObjects, error) {
+// LoadProbes loads the programs behind probes of events next to o. The caller closes them before o.
+func (o *Objects) LoadProbes() (*ProbeObjects, error) {
 	spec, err := LoadProbe()
 	if err != nil {
 		return nil, fmt.Errorf("read probe object: %w", err)
-	}
-	if multi {
-		for _, p := range spec.Programs {
-			if p.Type == ebpf.Kprobe {
-				p.AttachType = ebpf.AttachTraceUprobeMulti
-			}
-		}
 	}
 	var probes ProbeObjects
 	if err := o.loadEvents(spec, &probes, nil); err != nil {

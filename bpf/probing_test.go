@@ -31,7 +31,8 @@ func newProbing(opts Options, multi bool) (*probing, error) {
 	if err != nil {
 		return nil, err
 	}
-	p, err := o.LoadProbes(multi)
+	o.opts.SingleProbes = !multi
+	p, err := o.LoadProbes()
 	if err != nil {
 		return nil, errors.Join(err, o.Close())
 	}

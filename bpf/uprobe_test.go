@@ -13,11 +13,7 @@ import (
 	"github.com/cilium/ebpf/link"
 )
 
-func attachSingle(t *testing.T, p *CodeMapPrograms, cookie uint64) link.Link {
-	return attachUprobe(t, p.LoadSingle, cookie)
-}
-
-func attachUprobe(t *testing.T, p *ebpf.Program, cookie uint64) link.Link {
+func attachSingle(t *testing.T, p *ebpf.Program, cookie uint64) link.Link {
 	t.Helper()
 	ex, err := link.OpenExecutable("/proc/self/exe")
 	if err != nil {
@@ -30,13 +26,13 @@ func attachUprobe(t *testing.T, p *ebpf.Program, cookie uint64) link.Link {
 	return l
 }
 
-func attachMulti(t *testing.T, p *CodeMapPrograms, cookie uint64) link.Link {
+func attachMulti(t *testing.T, p *ebpf.Program, cookie uint64) link.Link {
 	t.Helper()
 	ex, err := link.OpenExecutable("/proc/self/exe")
 	if err != nil {
 		t.Fatal(err)
 	}
-	l, err := ex.UprobeMulti(nil, p.LoadMulti, &link.UprobeMultiOptions{Addresses: []uint64{announceOffset(t)},
+	l, err := ex.UprobeMulti(nil, p, &link.UprobeMultiOptions{Addresses: []uint64{announceOffset(t)},
 		Cookies: []uint64{cookie}})
 	if err != nil && olderThan(t, 6, 6) {
 		t.Skip("the kernel has no uprobe.multi: 6.6 has")

@@ -70,7 +70,8 @@ static __noinline bool usdt_hit(struct usdt_guest *g, struct task_struct *task, 
 	return true;
 }
 
-static __always_inline int usdt_entry(__u64 cookie)
+SEC("uprobe")
+int usdt_entry(void *ctx)
 {
 	__u64 begin = bpf_ktime_get_ns(), end;
 	struct task_struct *task = (struct task_struct *)bpf_get_current_task_btf();
@@ -87,7 +88,7 @@ static __always_inline int usdt_entry(__u64 cookie)
 		return 0;
 	}
 	switches = switches_of(task);
-	sample = usdt_hit(g, task, cookie, begin);
+	sample = usdt_hit(g, task, bpf_get_attach_cookie(ctx), begin);
 	end = bpf_ktime_get_ns();
 	if (g->tid == task->pid)
 		usdt_leave(g, task, end);
@@ -98,17 +99,4 @@ static __always_inline int usdt_entry(__u64 cookie)
 		__sync_fetch_and_add(&g->sample_ns, end - begin);
 	count(NS_CALLS, end - begin);
 	return 0;
-}
-
-SEC("uprobe.multi")
-int usdt_entry_multi(void *ctx)
-{
-	return usdt_entry(bpf_get_attach_cookie(ctx));
-}
-
-/* The same for kernels without uprobe.multi (before 6.6). */
-SEC("uprobe")
-int usdt_entry_single(void *ctx)
-{
-	return usdt_entry(bpf_get_attach_cookie(ctx));
 }

@@ -13,7 +13,6 @@ import (
 	"testing"
 	"unsafe"
 
-	"github.com/cilium/ebpf/link"
 	"golang.org/x/sys/unix"
 )
 
@@ -33,28 +32,14 @@ func newWatcher(t *testing.T, multi bool) *watcher {
 	if multi && olderThan(t, 6, 6) {
 		t.Skip("the kernel has no uprobe.multi: 6.6 has")
 	}
-	loaded := probings.take
-	load := loadProbing
+	loaded, load, attach := probings.take, loadProbing, attachSingle
 	if multi {
-		loaded, load = multiProbings.take, loadMultiProbing
+		loaded, load, attach = multiProbings.take, loadMultiProbing, attachMulti
 	}
 	w := loaded(t, Options{}, load)
 	w.choose(t)
 	o, p := w.o, w.p
-	var l link.Link
-	if multi {
-		ex, err := link.OpenExecutable("/proc/self/exe")
-		if err != nil {
-			t.Fatal(err)
-		}
-		l, err = ex.UprobeMulti(nil, p.ValueProbe, &link.UprobeMultiOptions{Addresses: []uint64{announceOffset(t)},
-			Cookies: []uint64{watched}})
-		if err != nil {
-			t.Fatal(err)
-		}
-	} else {
-		l = attachUprobe(t, p.ValueProbe, watched)
-	}
+	l := attach(t, p.ValueProbe, watched)
 	t.Cleanup(func() { l.Close() })
 	return &watcher{o, p}
 }

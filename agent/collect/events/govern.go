@@ -11,7 +11,6 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/collect/fold"
 	"github.com/vmprof-agent/vmprof-agent/agent/host/proc"
 	"github.com/vmprof-agent/vmprof-agent/agent/model/profile"
-	"github.com/vmprof-agent/vmprof-agent/agent/probe/attach"
 	"github.com/vmprof-agent/vmprof-agent/agent/probe/probesite"
 	"github.com/vmprof-agent/vmprof-agent/agent/probe/probesite/hitcost"
 	"github.com/vmprof-agent/vmprof-agent/bpf"
@@ -85,7 +84,7 @@ func (e *Probes) sliced() bool {
 // measureTrap measures the cost of a hit on this machine, without the program. It takes about 50
 // ms.
 func (e *Probes) measureTrap() {
-	trap, err := hitcost.Measure(probesite.Push, attach.Uprobe{}, hitcost.Options{})
+	trap, err := hitcost.Measure(probesite.Push, nil, hitcost.Options{})
 	if err != nil {
 		e.config.Log.Debug("cannot measure the cost of a hit of a probe", "err", err, "taken", e.TrapTime())
 		return

@@ -43,7 +43,7 @@ func newKernelSide(t *testing.T) *kernelSide {
 	k := &kernelSide{Probes: &Probes{config: config, uprobes: attach.NewUprobes(), recording: true,
 		used: budget.Times{}, cookies: newCookies(), draw: func(int) int { return 0 },
 		Options: Options{Budget: 0.002 / leastBudget}}}
-	if k.Programs, err = o.LoadProbes(k.uprobes.Multi()); err != nil {
+	if k.Programs, err = o.LoadProbes(); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { k.Programs.Close() })

@@ -115,7 +115,7 @@ func (p *attachedPlan) attach(u attach.Uprobes) error {
 		if p.process != nil {
 			pid = p.process.PID
 		}
-		links, err := u.Attach(p.file, pid, attach.Uprobe{Multi: probe.program, Single: probe.program}, p.sites[i])
+		links, err := u.Attach(p.file, pid, probe.program, p.sites[i])
 		if err != nil {
 			return errors.Join(fmt.Errorf("attach to %s: %w", probe.name, err), p.detach())
 		}

@@ -109,7 +109,7 @@ func New(c Config, opt Options) (*Probes, error) {
 		e.watches = append(e.watches, &valueWatch{spec: spec, lacking: map[symbolize.FileKey]error{}})
 	}
 	var err error
-	if e.Programs, err = c.Objects.LoadProbes(e.uprobes.Multi()); err != nil {
+	if e.Programs, err = c.Objects.LoadProbes(); err != nil {
 		return nil, c.Refusal(err)
 	}
 	if e.exit, err = link.AttachTracing(link.TracingOptions{Program: e.Programs.ThreadExit}); err != nil {

@@ -47,7 +47,7 @@ func TestKernelFeatures(t *testing.T) {
 	yes("NOPs of several bytes at probes stay what they are", !ReplacesNops())
 	add("lock of BPF ring buffers", ringLock())
 
-	o, err := bpf.Load(bpf.Options{NoTick: true, OnlyMulti: probes.Multi()})
+	o, err := bpf.Load(bpf.Options{NoTick: true})
 	if err != nil {
 		t.Fatalf("%+v", err)
 	}

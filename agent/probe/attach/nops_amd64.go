@@ -69,7 +69,7 @@ func tryNops() (replaced bool, err error) {
 			return false, fmt.Errorf("code at %#x of this process is in no file", address)
 		}
 		site := Site{Offset: address - m.Start + m.Offset, OwnsStack: true}
-		links, err := u.Attach(self, os.Getpid(), Uprobe{Multi: program, Single: program}, []Site{site})
+		links, err := u.Attach(self, os.Getpid(), program, []Site{site})
 		if err != nil {
 			return false, err
 		}

@@ -56,7 +56,7 @@ func TestProbeForAllProcesses(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer self.Close()
-	links, err := u.Attach(self, os.Getppid(), Uprobe{Multi: program}, []Site{site})
+	links, err := u.Attach(self, os.Getppid(), program, []Site{site})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
 
 	"github.com/vmprof-agent/vmprof-agent/bpf"
@@ -52,12 +53,12 @@ func (p *Probes) Attach(lib *os.File, sites Sites) (*Attached, error) {
 	c := &p.objects.CodeMap
 	for _, probe := range []struct {
 		name  string
-		prog  Uprobe
+		prog  *ebpf.Program
 		sites []Site
 	}{
-		{"compiled__method__load", Uprobe{c.LoadMulti, c.LoadSingle}, load},
-		{"compiled__method__unload", Uprobe{c.CodeUnloadMulti, c.CodeUnloadSingle}, sites.CodeUnload},
-		{"class__unloaded", Uprobe{c.ClassUnloadMulti, c.ClassUnloadSingle}, sites.ClassUnload},
+		{"compiled__method__load", c.Load, load},
+		{"compiled__method__unload", c.CodeUnload, sites.CodeUnload},
+		{"class__unloaded", c.ClassUnload, sites.ClassUnload},
 	} {
 		links, err := p.uprobes.Attach(lib, 0, probe.prog, probe.sites)
 		if err != nil {

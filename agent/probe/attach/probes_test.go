@@ -7,7 +7,6 @@ import (
 
 	"github.com/vmprof-agent/vmprof-agent/agent/host/proc"
 	"github.com/vmprof-agent/vmprof-agent/bpf"
-	"github.com/vmprof-agent/vmprof-agent/tests/agentmaps"
 )
 
 // probed stands for a place in libjvm that reports compiled code.
@@ -22,14 +21,11 @@ func TestKernelProbes(t *testing.T) {
 	for _, single := range []bool{false, true} {
 		name := map[bool]string{false: "multi", true: "single"}[single]
 		t.Run(name, func(t *testing.T) {
-			o := agentmaps.New(t)
-			spec, err := bpf.LoadCodeMap()
+			o, err := bpf.Load(bpf.Options{NoTick: true, SingleProbes: single})
 			if err != nil {
 				t.Fatal(err)
 			}
-			if err := o.LoadBeside(spec, &o.CodeMap); err != nil {
-				t.Fatal(err)
-			}
+			t.Cleanup(func() { o.Close() })
 			p := NewProbes(o)
 			if !single && !p.uprobes.Multi() {
 				t.Skip("needs uprobe.multi links: kernel 6.6")

@@ -31,12 +31,6 @@ type Site struct {
 	Load *bpf.LoadSite
 }
 
-// A Uprobe is a program in the two forms that kernels need: for uprobe.multi links (6.6 and later),
-// and for others.
-type Uprobe struct {
-	Multi, Single *ebpf.Program
-}
-
 // Uprobes attaches programs to places in files.
 type Uprobes struct {
 	single bool // the kernel has no uprobe.multi links
@@ -51,14 +45,14 @@ func NewUprobes() Uprobes {
 func (u Uprobes) Multi() bool { return !u.single }
 
 // Attach attaches p to all sites of file, for the process pid, or for every process that maps the
-// file if pid is 0. Where probes cannot be confined to a process (FiltersByPID), they serve all
+// file if pid is 0. p is for the kind of probes that Multi reports, as bpf.Load has it. Where probes cannot be confined to a process (FiltersByPID), they serve all
 // processes whatever pid is: so p looks at the process id. The caller closes the links; on an error
 // there are none. The kernel removes the probes when the agent ends in any way.
 //
 // Fails with probesite.ErrRedZone if one of the places is a NOP that this kernel replaces by a
 // call, in a function that the call could damage. Then nothing is attached: some sites of a probe
 // without the others would count too little.
-func (u Uprobes) Attach(file *os.File, pid int, p Uprobe, sites []Site) (_ []link.Link, err error) {
+func (u Uprobes) Attach(file *os.File, pid int, p *ebpf.Program, sites []Site) (_ []link.Link, err error) {
 	if len(sites) == 0 {
 		return nil, nil
 	}
@@ -68,19 +62,19 @@ func (u Uprobes) Attach(file *os.File, pid int, p Uprobe, sites []Site) (_ []lin
 	if pid != 0 && !u.FiltersByPID() {
 		pid = 0
 	}
-	return u.attachMulti(file, pid, p.Multi, sites)
+	return u.attachMulti(file, pid, p, sites)
 }
 
 // AttachProcess is Attach for the process pid alone on all kernels, if it has one thread. Probes
 // are then confined to that thread or its address space.
-func (u Uprobes) AttachProcess(file *os.File, pid int, p Uprobe, sites []Site) ([]link.Link, error) {
+func (u Uprobes) AttachProcess(file *os.File, pid int, p *ebpf.Program, sites []Site) ([]link.Link, error) {
 	if len(sites) == 0 {
 		return nil, nil
 	}
 	if u.single {
 		return u.attachSingle(file, pid, p, sites)
 	}
-	return u.attachMulti(file, pid, p.Multi, sites)
+	return u.attachMulti(file, pid, p, sites)
 }
 
 // open returns a file to attach to, whose sites may be probed.
@@ -107,14 +101,14 @@ func (u Uprobes) attachMulti(file *os.File, pid int, p *ebpf.Program, sites []Si
 	return []link.Link{l}, nil
 }
 
-func (u Uprobes) attachSingle(file *os.File, pid int, p Uprobe, sites []Site) ([]link.Link, error) {
+func (u Uprobes) attachSingle(file *os.File, pid int, p *ebpf.Program, sites []Site) ([]link.Link, error) {
 	ex, err := u.open(file, sites)
 	if err != nil {
 		return nil, err
 	}
 	var links []link.Link
 	for _, s := range sites {
-		l, err := ex.Uprobe("", p.Single, &link.UprobeOptions{PID: pid, Address: s.Offset, RefCtrOffset: s.RefCtrOffset,
+		l, err := ex.Uprobe("", p, &link.UprobeOptions{PID: pid, Address: s.Offset, RefCtrOffset: s.RefCtrOffset,
 			Cookie: s.Cookie})
 		if err != nil {
 			err = fmt.Errorf("%w (this kernel has no uprobe.multi: single probes need CAP_SYS_ADMIN)",

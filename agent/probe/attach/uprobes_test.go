@@ -124,7 +124,7 @@ func (p *leafProgram) attach(prefix string, trusted bool) (hits func() uint64, e
 	}
 	u := NewUprobes()
 	program, hits := countHits(p.t, u.Multi())
-	links, err := u.Attach(file, p.pid, Uprobe{Multi: program, Single: program}, sites)
+	links, err := u.Attach(file, p.pid, program, sites)
 	p.t.Cleanup(func() { CloseLinks(links) })
 	return hits, err
 }
@@ -298,7 +298,7 @@ func TestProbeWarmsPages(t *testing.T) {
 	}
 	u := NewUprobes()
 	program, _ := countHits(t, u.Multi())
-	links, err := u.Attach(file, 0, Uprobe{Multi: program, Single: program},
+	links, err := u.Attach(file, 0, program,
 		[]Site{{Offset: code, RefCtrOffset: counter}})
 	if err != nil {
 		t.Fatal(err)

@@ -37,7 +37,7 @@ type valueWatch struct {
 func newValueWatch(t *testing.T, every uint32, single bool) *valueWatch {
 	t.Helper()
 	needs.Root(t, "attaching to probes")
-	o, err := bpf.Load(bpf.Options{})
+	o, err := bpf.Load(bpf.Options{SingleProbes: single})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -45,7 +45,7 @@ func newValueWatch(t *testing.T, every uint32, single bool) *valueWatch {
 	w := &valueWatch{every: every, sites: map[uint32]ValueSite{}, specs: map[uint32]string{}}
 	w.values.Uprobes = NewUprobes()
 	w.values.Uprobes.single = w.values.Uprobes.single || single
-	if w.values.Objects, err = o.LoadProbes(w.values.Uprobes.Multi()); err != nil {
+	if w.values.Objects, err = o.LoadProbes(); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { w.values.Objects.Close() })
@@ -336,8 +336,7 @@ func TestLiveValuesSemaphore(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		program := Uprobe{w.values.Objects.ValueProbe, w.values.Objects.ValueProbe}
-		others, err := w.values.Uprobes.Attach(m.File, guest.PID(), program, []Site{{Offset: sites[0].Offset}})
+		others, err := w.values.Uprobes.Attach(m.File, guest.PID(), w.values.Objects.ValueProbe, []Site{{Offset: sites[0].Offset}})
 		if err != nil {
 			return err
 		}
@@ -411,8 +410,7 @@ func (v *Values) attach(
 	if err != nil {
 		return nil, nil, err
 	}
-	program := Uprobe{v.Objects.ValueProbe, v.Objects.ValueProbe}
-	links, err := v.Uprobes.Attach(file, pid, program, places)
+	links, err := v.Uprobes.Attach(file, pid, v.Objects.ValueProbe, places)
 	if err != nil {
 		return nil, nil, fmt.Errorf("attach to %s: %w", spec.Place(), err)
 	}

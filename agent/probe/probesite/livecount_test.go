@@ -105,35 +105,36 @@ func countBothEnds(t *testing.T, jdk jvm.JDK) {
 }
 
 // counter loads a program that counts hits by the cookie of their site.
-func counter(t *testing.T, sites int) (*ebpf.Map, attach.Uprobe) {
+func counter(t *testing.T, sites int) (*ebpf.Map, *ebpf.Program) {
 	t.Helper()
 	counts, err := ebpf.NewMap(&ebpf.MapSpec{Type: ebpf.Array, KeySize: 4, ValueSize: 8, MaxEntries: uint32(sites)})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { counts.Close() })
-	load := func(a ebpf.AttachType) *ebpf.Program {
-		p, err := ebpf.NewProgram(&ebpf.ProgramSpec{
-			Type: ebpf.Kprobe, AttachType: a, License: "GPL",
-			Instructions: asm.Instructions{
-				asm.FnGetAttachCookie.Call(),
-				asm.StoreMem(asm.RFP, -4, asm.R0, asm.Word),
-				asm.LoadMapPtr(asm.R1, counts.FD()),
-				asm.Mov.Reg(asm.R2, asm.RFP),
-				asm.Add.Imm(asm.R2, -4),
-				asm.FnMapLookupElem.Call(),
-				asm.JEq.Imm(asm.R0, 0, "out"),
-				asm.Mov.Imm(asm.R1, 1),
-				asm.StoreXAdd(asm.R0, asm.R1, asm.DWord),
-				asm.Mov.Imm(asm.R0, 0).WithSymbol("out"),
-				asm.Return(),
-			},
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { p.Close() })
-		return p
+	spec := &ebpf.ProgramSpec{
+		Type: ebpf.Kprobe, License: "GPL",
+		Instructions: asm.Instructions{
+			asm.FnGetAttachCookie.Call(),
+			asm.StoreMem(asm.RFP, -4, asm.R0, asm.Word),
+			asm.LoadMapPtr(asm.R1, counts.FD()),
+			asm.Mov.Reg(asm.R2, asm.RFP),
+			asm.Add.Imm(asm.R2, -4),
+			asm.FnMapLookupElem.Call(),
+			asm.JEq.Imm(asm.R0, 0, "out"),
+			asm.Mov.Imm(asm.R1, 1),
+			asm.StoreXAdd(asm.R0, asm.R1, asm.DWord),
+			asm.Mov.Imm(asm.R0, 0).WithSymbol("out"),
+			asm.Return(),
+		},
 	}
-	return counts, attach.Uprobe{Multi: load(ebpf.AttachTraceUprobeMulti), Single: load(ebpf.AttachNone)}
+	if attach.NewUprobes().Multi() {
+		spec.AttachType = ebpf.AttachTraceUprobeMulti
+	}
+	p, err := ebpf.NewProgram(spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { p.Close() })
+	return counts, p
 }

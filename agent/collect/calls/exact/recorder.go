@@ -6,6 +6,7 @@ import (
 	"os"
 	"runtime"
 
+	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
 	"golang.org/x/sys/unix"
 
@@ -83,17 +84,17 @@ func (r *Recorder) attach(lib *os.File, sites Sites, pid int) error {
 	uprobes := attach.NewUprobes()
 	type probe struct {
 		name  string
-		prog  attach.Uprobe
+		prog  *ebpf.Program
 		where uint64
 	}
 	probes := []probe{
-		{"method return", attach.Uprobe{Multi: p.ReturnMulti, Single: p.ReturnSingle}, sites.Return},
-		{"method entry", attach.Uprobe{Multi: p.EntryMulti, Single: p.EntrySingle}, sites.Entry},
+		{"method return", p.MethodReturn, sites.Return},
+		{"method entry", p.MethodEntry, sites.Entry},
 	}
 	for _, s := range sites.Objects {
-		program := attach.Uprobe{Multi: p.ObjectMulti, Single: p.ObjectSingle}
+		program := p.Object
 		if s.Second {
-			program = attach.Uprobe{Multi: p.ObjectByMulti, Single: p.ObjectBySingle}
+			program = p.ObjectBy
 		}
 		probes = append(probes, probe{"allocation", program, s.Offset})
 	}

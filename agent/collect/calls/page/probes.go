@@ -117,8 +117,7 @@ func (a *attachment) add(m *attach.MappedFile) error {
 	if err != nil {
 		return fmt.Errorf("probes of %q: %w", m.Path, err)
 	}
-	prog := attach.Uprobe{Multi: a.probes.objects.BurstProbeMulti, Single: a.probes.objects.BurstProbeSingle}
-	links, err := a.probes.uprobes.Attach(m.File, a.pid, prog, sites)
+	links, err := a.probes.uprobes.Attach(m.File, a.pid, a.probes.objects.BurstHit, sites)
 	if err != nil {
 		return fmt.Errorf("attach to probes of %q: %w", m.Path, err)
 	}

@@ -114,13 +114,13 @@ func TestLiveOtherTracer(t *testing.T) {
 		if !semaphore {
 			site.RefCtrOffset = 0
 		}
-		program := attach.Uprobe{Multi: b.usdt.UsdtEntryMulti, Single: b.usdt.UsdtEntrySingle}
 		// This process is not sampled: but the site belongs to the file, and the kernel's rule
 		// applies to it.
 		otherProcess, err := g.Beside(t.Context(), php.Known, php.Traced)
 		need(t, err)
 		defer otherProcess.Close()
-		tracer, err := attach.NewUprobes().AttachProcess(guest.image.file, otherProcess.PID(), program, []attach.Site{site})
+		tracer, err := attach.NewUprobes().AttachProcess(guest.image.file, otherProcess.PID(), b.usdt.UsdtEntry,
+			[]attach.Site{site})
 		if err != nil {
 			t.Fatal(err)
 		}

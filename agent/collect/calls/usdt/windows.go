@@ -152,8 +152,7 @@ func (e *Engine) judge(g *guest, err error) {
 
 // attach attaches the probe in one process.
 func (e *Engine) attach(g *guest) ([]link.Link, error) {
-	program := attach.Uprobe{Multi: e.usdt.UsdtEntryMulti, Single: e.usdt.UsdtEntrySingle}
-	links, err := e.uprobes.AttachProcess(g.image.file, g.id.PID, program, g.image.sites)
+	links, err := e.uprobes.AttachProcess(g.image.file, g.id.PID, e.usdt.UsdtEntry, g.image.sites)
 	gone := e.opt.Proc.Check(g.id) // the pid may have been reused before it was passed to the kernel
 	if gone != nil {
 		return nil, errors.Join(gone, attach.CloseLinks(links))

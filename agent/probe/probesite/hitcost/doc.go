@@ -1,7 +1,7 @@
 // Package hitcost measures what uprobes take from a program on this machine and kernel: each hit,
 // and each interrupt of its CPU when a probe is attached or detached.
 //
-//	cost, err := hitcost.Measure(probesite.Push, attach.Uprobe{}, hitcost.Options{})
+//	cost, err := hitcost.Measure(probesite.Push, nil, hitcost.Options{})
 //	interrupt, err := hitcost.Interrupt()
 //
 // It runs loops of its own process with and without a probe in them. That shows which instructions

@@ -36,10 +36,10 @@ const (
 // program, and back. It is the median of several rounds of a loop of this process with the probe,
 // minus that of the same loop without. The loop itself takes 1 ns.
 //
-// The program is p; nil programs mean one that returns at once. Root is needed, or the capabilities
+// The program is p; nil means one that returns at once. Root is needed, or the capabilities
 // for uprobes. In a profiled process a hit also evicts cache lines, which costs tens of nanoseconds
 // more.
-func Measure(k probesite.Kind, p attach.Uprobe, o Options) (_ time.Duration, err error) {
+func Measure(k probesite.Kind, p *ebpf.Program, o Options) (_ time.Duration, err error) {
 	if o.Hits <= 0 {
 		o.Hits = defaultHits
 	}
@@ -50,11 +50,11 @@ func Measure(k probesite.Kind, p attach.Uprobe, o Options) (_ time.Duration, err
 	if err != nil {
 		return 0, err
 	}
-	if p.Multi == nil && p.Single == nil {
+	if p == nil {
 		if p, err = empty(); err != nil {
 			return 0, err
 		}
-		defer func() { err = errors.Join(err, p.Multi.Close(), p.Single.Close()) }()
+		defer func() { err = errors.Join(err, p.Close()) }()
 	}
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -94,7 +94,7 @@ func threadTime() time.Duration {
 }
 
 // attachTo attaches the program to the instruction of this process at addr.
-func attachTo(addr uint64, p attach.Uprobe) (detach func() error, err error) {
+func attachTo(addr uint64, p *ebpf.Program) (detach func() error, err error) {
 	self := os.Getpid()
 	maps, err := proc.Root("/proc").Maps(self, proc.Executable)
 	if err != nil {
@@ -123,22 +123,18 @@ func attachTo(addr uint64, p attach.Uprobe) (detach func() error, err error) {
 	}, nil
 }
 
-// empty loads a program that does nothing, in both forms. A kernel without uprobe.multi links
-// accepts the first form as well, as it only matters when the program is attached.
-func empty() (attach.Uprobe, error) {
-	load := func(a ebpf.AttachType) (*ebpf.Program, error) {
-		return ebpf.NewProgram(&ebpf.ProgramSpec{
-			Name: "hitcost_empty", Type: ebpf.Kprobe, AttachType: a, License: "GPL",
-			Instructions: asm.Instructions{asm.Mov.Imm(asm.R0, 0), asm.Return()},
-		})
+// empty loads a program that does nothing.
+func empty() (*ebpf.Program, error) {
+	spec := &ebpf.ProgramSpec{
+		Name: "hitcost_empty", Type: ebpf.Kprobe, License: "GPL",
+		Instructions: asm.Instructions{asm.Mov.Imm(asm.R0, 0), asm.Return()},
 	}
-	single, err := load(ebpf.AttachNone)
+	if attach.NewUprobes().Multi() {
+		spec.AttachType = ebpf.AttachTraceUprobeMulti
+	}
+	p, err := ebpf.NewProgram(spec)
 	if err != nil {
-		return attach.Uprobe{}, fmt.Errorf("load an empty program: %w", err)
+		return nil, fmt.Errorf("load an empty program: %w", err)
 	}
-	multi, err := load(ebpf.AttachTraceUprobeMulti)
-	if err != nil {
-		return attach.Uprobe{}, errors.Join(fmt.Errorf("load an empty program: %w", err), single.Close())
-	}
-	return attach.Uprobe{Multi: multi, Single: single}, nil
+	return p, nil
 }

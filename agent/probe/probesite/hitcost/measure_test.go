@@ -8,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/vmprof-agent/vmprof-agent/agent/probe/attach"
 	"github.com/vmprof-agent/vmprof-agent/agent/probe/probesite"
 )
 
@@ -40,13 +39,13 @@ func TestLiveMeasure(t *testing.T) {
 	if os.Getuid() != 0 && os.Getenv("CI") != "true" {
 		t.Skip("needs root")
 	}
-	stepped, err := Measure(probesite.Stepped, attach.Uprobe{}, Options{Hits: 300})
+	stepped, err := Measure(probesite.Stepped, nil, Options{Hits: 300})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Logf("%v: %v", probesite.Stepped, stepped)
 	for _, l := range loops {
-		cost, err := Measure(l.kind, attach.Uprobe{}, Options{Hits: 300})
+		cost, err := Measure(l.kind, nil, Options{Hits: 300})
 		if err != nil {
 			t.Errorf("%v: %v", l.kind, err)
 			continue

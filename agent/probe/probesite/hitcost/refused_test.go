@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/probe/attach"
@@ -24,8 +25,7 @@ func TestLiveRefused(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer p.Multi.Close()
-	defer p.Single.Close()
+	defer p.Close()
 	for _, test := range []string{
 		"90", "6690", "f390", "0f1f440000", "0f1f00", "660f1f440000", "662e0f1f840000000000", // NOPs
 		"55", "4155", "4855", "6655", "ff30", "6a01", // push
@@ -57,7 +57,7 @@ func TestLiveRefused(t *testing.T) {
 
 // attachToCode attaches to code in a file that this process maps: the kernel then checks the
 // instruction.
-func attachToCode(t *testing.T, code []byte, p attach.Uprobe) error {
+func attachToCode(t *testing.T, code []byte, p *ebpf.Program) error {
 	t.Helper()
 	const at = 64 // 0 would be taken for the address of a symbol
 	file, err := os.Create(filepath.Join(t.TempDir(), "code"))
