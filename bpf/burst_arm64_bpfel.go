@@ -82,27 +82,26 @@ type BurstVmprofSlot struct {
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
-	BurstMapBurstCosts        = "burst_costs"
-	BurstMapBurstRates        = "burst_rates"
-	BurstMapBurstSites        = "burst_sites"
-	BurstMapBurstThreads      = "burst_threads"
-	BurstMapCounters          = "counters"
-	BurstMapEndedPids         = "ended_pids"
-	BurstMapEpochs            = "epochs"
-	BurstMapEvents            = "events"
-	BurstMapNmiEvents         = "nmi_events"
-	BurstMapPageGuests        = "page_guests"
-	BurstMapPages             = "pages"
-	BurstMapPids              = "pids"
-	BurstMapProcesses         = "processes"
-	BurstProgBurstArm         = "burst_arm"
-	BurstProgBurstProbeMulti  = "burst_probe_multi"
-	BurstProgBurstProbeSingle = "burst_probe_single"
-	BurstVarExportBurstProbe  = "export_burst_probe"
-	BurstVarExportBurstSite   = "export_burst_site"
-	BurstVarExportVmprofPage  = "export_vmprof_page"
-	BurstVarExportVmprofSlot  = "export_vmprof_slot"
-	BurstVarFilterByPid       = "filter_by_pid"
+	BurstMapBurstCosts       = "burst_costs"
+	BurstMapBurstRates       = "burst_rates"
+	BurstMapBurstSites       = "burst_sites"
+	BurstMapBurstThreads     = "burst_threads"
+	BurstMapCounters         = "counters"
+	BurstMapEndedPids        = "ended_pids"
+	BurstMapEpochs           = "epochs"
+	BurstMapEvents           = "events"
+	BurstMapNmiEvents        = "nmi_events"
+	BurstMapPageGuests       = "page_guests"
+	BurstMapPages            = "pages"
+	BurstMapPids             = "pids"
+	BurstMapProcesses        = "processes"
+	BurstProgBurstArm        = "burst_arm"
+	BurstProgBurstHit        = "burst_hit"
+	BurstVarExportBurstProbe = "export_burst_probe"
+	BurstVarExportBurstSite  = "export_burst_site"
+	BurstVarExportVmprofPage = "export_vmprof_page"
+	BurstVarExportVmprofSlot = "export_vmprof_slot"
+	BurstVarFilterByPid      = "filter_by_pid"
 )
 
 // LoadBurst returns the embedded CollectionSpec for Burst.
@@ -147,9 +146,8 @@ type BurstSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type BurstProgramSpecs struct {
-	BurstArm         *ebpf.ProgramSpec `ebpf:"burst_arm"`
-	BurstProbeMulti  *ebpf.ProgramSpec `ebpf:"burst_probe_multi"`
-	BurstProbeSingle *ebpf.ProgramSpec `ebpf:"burst_probe_single"`
+	BurstArm *ebpf.ProgramSpec `ebpf:"burst_arm"`
+	BurstHit *ebpf.ProgramSpec `ebpf:"burst_hit"`
 }
 
 // BurstMapSpecs contains maps before they are loaded into the kernel.
@@ -250,16 +248,14 @@ type BurstVariables struct {
 //
 // It can be passed to LoadBurstObjects or ebpf.CollectionSpec.LoadAndAssign.
 type BurstPrograms struct {
-	BurstArm         *ebpf.Program `ebpf:"burst_arm"`
-	BurstProbeMulti  *ebpf.Program `ebpf:"burst_probe_multi"`
-	BurstProbeSingle *ebpf.Program `ebpf:"burst_probe_single"`
+	BurstArm *ebpf.Program `ebpf:"burst_arm"`
+	BurstHit *ebpf.Program `ebpf:"burst_hit"`
 }
 
 func (p *BurstPrograms) Close() error {
 	return _BurstClose(
 		p.BurstArm,
-		p.BurstProbeMulti,
-		p.BurstProbeSingle,
+		p.BurstHit,
 	)
 }
 

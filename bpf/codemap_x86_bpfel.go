@@ -183,24 +183,21 @@ const (
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
-	CodeMapMapCounters           = "counters"
-	CodeMapMapDrafts             = "drafts"
-	CodeMapMapEndedPids          = "ended_pids"
-	CodeMapMapEpochs             = "epochs"
-	CodeMapMapEvents             = "events"
-	CodeMapMapLoadSites          = "load_sites"
-	CodeMapMapNmiEvents          = "nmi_events"
-	CodeMapMapPids               = "pids"
-	CodeMapMapProcesses          = "processes"
-	CodeMapProgClassUnloadMulti  = "class_unload_multi"
-	CodeMapProgClassUnloadSingle = "class_unload_single"
-	CodeMapProgCodeUnloadMulti   = "code_unload_multi"
-	CodeMapProgCodeUnloadSingle  = "code_unload_single"
-	CodeMapProgLoadMulti         = "load_multi"
-	CodeMapProgLoadSingle        = "load_single"
-	CodeMapVarExportCodeLoad     = "export_code_load"
-	CodeMapVarExportOperandKind  = "export_operand_kind"
-	CodeMapVarFilterByPid        = "filter_by_pid"
+	CodeMapMapCounters          = "counters"
+	CodeMapMapDrafts            = "drafts"
+	CodeMapMapEndedPids         = "ended_pids"
+	CodeMapMapEpochs            = "epochs"
+	CodeMapMapEvents            = "events"
+	CodeMapMapLoadSites         = "load_sites"
+	CodeMapMapNmiEvents         = "nmi_events"
+	CodeMapMapPids              = "pids"
+	CodeMapMapProcesses         = "processes"
+	CodeMapProgClassUnload      = "class_unload"
+	CodeMapProgCodeUnload       = "code_unload"
+	CodeMapProgLoad             = "load"
+	CodeMapVarExportCodeLoad    = "export_code_load"
+	CodeMapVarExportOperandKind = "export_operand_kind"
+	CodeMapVarFilterByPid       = "filter_by_pid"
 )
 
 // LoadCodeMap returns the embedded CollectionSpec for CodeMap.
@@ -245,12 +242,9 @@ type CodeMapSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type CodeMapProgramSpecs struct {
-	ClassUnloadMulti  *ebpf.ProgramSpec `ebpf:"class_unload_multi"`
-	ClassUnloadSingle *ebpf.ProgramSpec `ebpf:"class_unload_single"`
-	CodeUnloadMulti   *ebpf.ProgramSpec `ebpf:"code_unload_multi"`
-	CodeUnloadSingle  *ebpf.ProgramSpec `ebpf:"code_unload_single"`
-	LoadMulti         *ebpf.ProgramSpec `ebpf:"load_multi"`
-	LoadSingle        *ebpf.ProgramSpec `ebpf:"load_single"`
+	ClassUnload *ebpf.ProgramSpec `ebpf:"class_unload"`
+	CodeUnload  *ebpf.ProgramSpec `ebpf:"code_unload"`
+	Load        *ebpf.ProgramSpec `ebpf:"load"`
 }
 
 // CodeMapMapSpecs contains maps before they are loaded into the kernel.
@@ -335,22 +329,16 @@ type CodeMapVariables struct {
 //
 // It can be passed to LoadCodeMapObjects or ebpf.CollectionSpec.LoadAndAssign.
 type CodeMapPrograms struct {
-	ClassUnloadMulti  *ebpf.Program `ebpf:"class_unload_multi"`
-	ClassUnloadSingle *ebpf.Program `ebpf:"class_unload_single"`
-	CodeUnloadMulti   *ebpf.Program `ebpf:"code_unload_multi"`
-	CodeUnloadSingle  *ebpf.Program `ebpf:"code_unload_single"`
-	LoadMulti         *ebpf.Program `ebpf:"load_multi"`
-	LoadSingle        *ebpf.Program `ebpf:"load_single"`
+	ClassUnload *ebpf.Program `ebpf:"class_unload"`
+	CodeUnload  *ebpf.Program `ebpf:"code_unload"`
+	Load        *ebpf.Program `ebpf:"load"`
 }
 
 func (p *CodeMapPrograms) Close() error {
 	return _CodeMapClose(
-		p.ClassUnloadMulti,
-		p.ClassUnloadSingle,
-		p.CodeUnloadMulti,
-		p.CodeUnloadSingle,
-		p.LoadMulti,
-		p.LoadSingle,
+		p.ClassUnload,
+		p.CodeUnload,
+		p.Load,
 	)
 }
 

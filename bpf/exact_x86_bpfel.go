@@ -119,14 +119,10 @@ const (
 	ExactMapProcesses             = "processes"
 	ExactMapThreadRecords         = "thread_records"
 	ExactMapThreads               = "threads"
-	ExactProgEntryMulti           = "entry_multi"
-	ExactProgEntrySingle          = "entry_single"
-	ExactProgObjectByMulti        = "object_by_multi"
-	ExactProgObjectBySingle       = "object_by_single"
-	ExactProgObjectMulti          = "object_multi"
-	ExactProgObjectSingle         = "object_single"
-	ExactProgReturnMulti          = "return_multi"
-	ExactProgReturnSingle         = "return_single"
+	ExactProgMethodEntry          = "method_entry"
+	ExactProgMethodReturn         = "method_return"
+	ExactProgObject               = "object"
+	ExactProgObjectBy             = "object_by"
 	ExactProgThreadExit           = "thread_exit"
 	ExactVarExportExactCounter    = "export_exact_counter"
 	ExactVarExportExactEdge       = "export_exact_edge"
@@ -186,15 +182,11 @@ type ExactSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type ExactProgramSpecs struct {
-	EntryMulti     *ebpf.ProgramSpec `ebpf:"entry_multi"`
-	EntrySingle    *ebpf.ProgramSpec `ebpf:"entry_single"`
-	ObjectByMulti  *ebpf.ProgramSpec `ebpf:"object_by_multi"`
-	ObjectBySingle *ebpf.ProgramSpec `ebpf:"object_by_single"`
-	ObjectMulti    *ebpf.ProgramSpec `ebpf:"object_multi"`
-	ObjectSingle   *ebpf.ProgramSpec `ebpf:"object_single"`
-	ReturnMulti    *ebpf.ProgramSpec `ebpf:"return_multi"`
-	ReturnSingle   *ebpf.ProgramSpec `ebpf:"return_single"`
-	ThreadExit     *ebpf.ProgramSpec `ebpf:"thread_exit"`
+	MethodEntry  *ebpf.ProgramSpec `ebpf:"method_entry"`
+	MethodReturn *ebpf.ProgramSpec `ebpf:"method_return"`
+	Object       *ebpf.ProgramSpec `ebpf:"object"`
+	ObjectBy     *ebpf.ProgramSpec `ebpf:"object_by"`
+	ThreadExit   *ebpf.ProgramSpec `ebpf:"thread_exit"`
 }
 
 // ExactMapSpecs contains maps before they are loaded into the kernel.
@@ -325,27 +317,19 @@ type ExactVariables struct {
 //
 // It can be passed to LoadExactObjects or ebpf.CollectionSpec.LoadAndAssign.
 type ExactPrograms struct {
-	EntryMulti     *ebpf.Program `ebpf:"entry_multi"`
-	EntrySingle    *ebpf.Program `ebpf:"entry_single"`
-	ObjectByMulti  *ebpf.Program `ebpf:"object_by_multi"`
-	ObjectBySingle *ebpf.Program `ebpf:"object_by_single"`
-	ObjectMulti    *ebpf.Program `ebpf:"object_multi"`
-	ObjectSingle   *ebpf.Program `ebpf:"object_single"`
-	ReturnMulti    *ebpf.Program `ebpf:"return_multi"`
-	ReturnSingle   *ebpf.Program `ebpf:"return_single"`
-	ThreadExit     *ebpf.Program `ebpf:"thread_exit"`
+	MethodEntry  *ebpf.Program `ebpf:"method_entry"`
+	MethodReturn *ebpf.Program `ebpf:"method_return"`
+	Object       *ebpf.Program `ebpf:"object"`
+	ObjectBy     *ebpf.Program `ebpf:"object_by"`
+	ThreadExit   *ebpf.Program `ebpf:"thread_exit"`
 }
 
 func (p *ExactPrograms) Close() error {
 	return _ExactClose(
-		p.EntryMulti,
-		p.EntrySingle,
-		p.ObjectByMulti,
-		p.ObjectBySingle,
-		p.ObjectMulti,
-		p.ObjectSingle,
-		p.ReturnMulti,
-		p.ReturnSingle,
+		p.MethodEntry,
+		p.MethodReturn,
+		p.Object,
+		p.ObjectBy,
 		p.ThreadExit,
 	)
 }

@@ -157,8 +157,7 @@ const (
 	UsdtMapUsdtNotices       = "usdt_notices"
 	UsdtMapUsdtProbes        = "usdt_probes"
 	UsdtMapUsdtRates         = "usdt_rates"
-	UsdtProgUsdtEntryMulti   = "usdt_entry_multi"
-	UsdtProgUsdtEntrySingle  = "usdt_entry_single"
+	UsdtProgUsdtEntry        = "usdt_entry"
 	UsdtProgUsdtTick         = "usdt_tick"
 	UsdtVarExportUsdtAction  = "export_usdt_action"
 	UsdtVarExportUsdtDialect = "export_usdt_dialect"
@@ -209,9 +208,8 @@ type UsdtSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type UsdtProgramSpecs struct {
-	UsdtEntryMulti  *ebpf.ProgramSpec `ebpf:"usdt_entry_multi"`
-	UsdtEntrySingle *ebpf.ProgramSpec `ebpf:"usdt_entry_single"`
-	UsdtTick        *ebpf.ProgramSpec `ebpf:"usdt_tick"`
+	UsdtEntry *ebpf.ProgramSpec `ebpf:"usdt_entry"`
+	UsdtTick  *ebpf.ProgramSpec `ebpf:"usdt_tick"`
 }
 
 // UsdtMapSpecs contains maps before they are loaded into the kernel.
@@ -315,15 +313,13 @@ type UsdtVariables struct {
 //
 // It can be passed to LoadUsdtObjects or ebpf.CollectionSpec.LoadAndAssign.
 type UsdtPrograms struct {
-	UsdtEntryMulti  *ebpf.Program `ebpf:"usdt_entry_multi"`
-	UsdtEntrySingle *ebpf.Program `ebpf:"usdt_entry_single"`
-	UsdtTick        *ebpf.Program `ebpf:"usdt_tick"`
+	UsdtEntry *ebpf.Program `ebpf:"usdt_entry"`
+	UsdtTick  *ebpf.Program `ebpf:"usdt_tick"`
 }
 
 func (p *UsdtPrograms) Close() error {
 	return _UsdtClose(
-		p.UsdtEntryMulti,
-		p.UsdtEntrySingle,
+		p.UsdtEntry,
 		p.UsdtTick,
 	)
 }
