@@ -62,7 +62,6 @@ const (
 	EnterMapEpochs           = "epochs"
 	EnterMapEvents           = "events"
 	EnterMapHeaps            = "heaps"
-	EnterMapKeptStacks       = "kept_stacks"
 	EnterMapKnownThreads     = "known_threads"
 	EnterMapNmiEvents        = "nmi_events"
 	EnterMapPids             = "pids"
@@ -74,9 +73,6 @@ const (
 	EnterMapStrangers        = "strangers"
 	EnterMapWatchEnds        = "watch_ends"
 	EnterProgMonitorEnter    = "monitor_enter"
-	EnterVarCheckContexts    = "check_contexts"
-	EnterVarConfirmLevels    = "confirm_levels"
-	EnterVarContexts         = "contexts"
 	EnterVarDrawSeed         = "draw_seed"
 	EnterVarExportEnterWatch = "export_enter_watch"
 	EnterVarFilterByPid      = "filter_by_pid"
@@ -140,7 +136,6 @@ type EnterMapSpecs struct {
 	Epochs       *ebpf.MapSpec `ebpf:"epochs"`
 	Events       *ebpf.MapSpec `ebpf:"events"`
 	Heaps        *ebpf.MapSpec `ebpf:"heaps"`
-	KeptStacks   *ebpf.MapSpec `ebpf:"kept_stacks"`
 	KnownThreads *ebpf.MapSpec `ebpf:"known_threads"`
 	NmiEvents    *ebpf.MapSpec `ebpf:"nmi_events"`
 	Pids         *ebpf.MapSpec `ebpf:"pids"`
@@ -157,9 +152,6 @@ type EnterMapSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type EnterVariableSpecs struct {
-	CheckContexts    *ebpf.VariableSpec `ebpf:"check_contexts"`
-	ConfirmLevels    *ebpf.VariableSpec `ebpf:"confirm_levels"`
-	Contexts         *ebpf.VariableSpec `ebpf:"contexts"`
 	DrawSeed         *ebpf.VariableSpec `ebpf:"draw_seed"`
 	ExportEnterWatch *ebpf.VariableSpec `ebpf:"export_enter_watch"`
 	FilterByPid      *ebpf.VariableSpec `ebpf:"filter_by_pid"`
@@ -194,7 +186,6 @@ type EnterMaps struct {
 	Epochs       *ebpf.Map `ebpf:"epochs"`
 	Events       *ebpf.Map `ebpf:"events"`
 	Heaps        *ebpf.Map `ebpf:"heaps"`
-	KeptStacks   *ebpf.Map `ebpf:"kept_stacks"`
 	KnownThreads *ebpf.Map `ebpf:"known_threads"`
 	NmiEvents    *ebpf.Map `ebpf:"nmi_events"`
 	Pids         *ebpf.Map `ebpf:"pids"`
@@ -215,7 +206,6 @@ func (m *EnterMaps) Close() error {
 		m.Epochs,
 		m.Events,
 		m.Heaps,
-		m.KeptStacks,
 		m.KnownThreads,
 		m.NmiEvents,
 		m.Pids,
@@ -233,9 +223,6 @@ func (m *EnterMaps) Close() error {
 //
 // It can be passed to LoadEnterObjects or ebpf.CollectionSpec.LoadAndAssign.
 type EnterVariables struct {
-	CheckContexts    *ebpf.Variable `ebpf:"check_contexts"`
-	ConfirmLevels    *ebpf.Variable `ebpf:"confirm_levels"`
-	Contexts         *ebpf.Variable `ebpf:"contexts"`
 	DrawSeed         *ebpf.Variable `ebpf:"draw_seed"`
 	ExportEnterWatch *ebpf.Variable `ebpf:"export_enter_watch"`
 	FilterByPid      *ebpf.Variable `ebpf:"filter_by_pid"`

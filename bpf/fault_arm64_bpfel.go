@@ -21,7 +21,6 @@ const (
 	FaultMapEpochs             = "epochs"
 	FaultMapEvents             = "events"
 	FaultMapHeaps              = "heaps"
-	FaultMapKeptStacks         = "kept_stacks"
 	FaultMapKnownThreads       = "known_threads"
 	FaultMapNmiEvents          = "nmi_events"
 	FaultMapPids               = "pids"
@@ -33,9 +32,6 @@ const (
 	FaultMapStrangers          = "strangers"
 	FaultProgOverflow          = "overflow"
 	FaultProgPageFault         = "page_fault"
-	FaultVarCheckContexts      = "check_contexts"
-	FaultVarConfirmLevels      = "confirm_levels"
-	FaultVarContexts           = "contexts"
 	FaultVarDrawSeed           = "draw_seed"
 	FaultVarFilterByPid        = "filter_by_pid"
 	FaultVarFirstSpare         = "first_spare"
@@ -100,7 +96,6 @@ type FaultMapSpecs struct {
 	Epochs       *ebpf.MapSpec `ebpf:"epochs"`
 	Events       *ebpf.MapSpec `ebpf:"events"`
 	Heaps        *ebpf.MapSpec `ebpf:"heaps"`
-	KeptStacks   *ebpf.MapSpec `ebpf:"kept_stacks"`
 	KnownThreads *ebpf.MapSpec `ebpf:"known_threads"`
 	NmiEvents    *ebpf.MapSpec `ebpf:"nmi_events"`
 	Pids         *ebpf.MapSpec `ebpf:"pids"`
@@ -116,9 +111,6 @@ type FaultMapSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type FaultVariableSpecs struct {
-	CheckContexts      *ebpf.VariableSpec `ebpf:"check_contexts"`
-	ConfirmLevels      *ebpf.VariableSpec `ebpf:"confirm_levels"`
-	Contexts           *ebpf.VariableSpec `ebpf:"contexts"`
 	DrawSeed           *ebpf.VariableSpec `ebpf:"draw_seed"`
 	FilterByPid        *ebpf.VariableSpec `ebpf:"filter_by_pid"`
 	FirstSpare         *ebpf.VariableSpec `ebpf:"first_spare"`
@@ -153,7 +145,6 @@ type FaultMaps struct {
 	Epochs       *ebpf.Map `ebpf:"epochs"`
 	Events       *ebpf.Map `ebpf:"events"`
 	Heaps        *ebpf.Map `ebpf:"heaps"`
-	KeptStacks   *ebpf.Map `ebpf:"kept_stacks"`
 	KnownThreads *ebpf.Map `ebpf:"known_threads"`
 	NmiEvents    *ebpf.Map `ebpf:"nmi_events"`
 	Pids         *ebpf.Map `ebpf:"pids"`
@@ -172,7 +163,6 @@ func (m *FaultMaps) Close() error {
 		m.Epochs,
 		m.Events,
 		m.Heaps,
-		m.KeptStacks,
 		m.KnownThreads,
 		m.NmiEvents,
 		m.Pids,
@@ -189,9 +179,6 @@ func (m *FaultMaps) Close() error {
 //
 // It can be passed to LoadFaultObjects or ebpf.CollectionSpec.LoadAndAssign.
 type FaultVariables struct {
-	CheckContexts      *ebpf.Variable `ebpf:"check_contexts"`
-	ConfirmLevels      *ebpf.Variable `ebpf:"confirm_levels"`
-	Contexts           *ebpf.Variable `ebpf:"contexts"`
 	DrawSeed           *ebpf.Variable `ebpf:"draw_seed"`
 	FilterByPid        *ebpf.Variable `ebpf:"filter_by_pid"`
 	FirstSpare         *ebpf.Variable `ebpf:"first_spare"`

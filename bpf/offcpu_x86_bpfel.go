@@ -80,7 +80,6 @@ const (
 	OffCPUMapFollowedThreads   = "followed_threads"
 	OffCPUMapHeaps             = "heaps"
 	OffCPUMapHurriedThreads    = "hurried_threads"
-	OffCPUMapKeptStacks        = "kept_stacks"
 	OffCPUMapKnownThreads      = "known_threads"
 	OffCPUMapNmiEvents         = "nmi_events"
 	OffCPUMapPids              = "pids"
@@ -97,9 +96,6 @@ const (
 	OffCPUProgThreadSwitchedIn = "thread_switched_in"
 	OffCPUProgThreadSwitches   = "thread_switches"
 	OffCPUProgThreadWoken      = "thread_woken"
-	OffCPUVarCheckContexts     = "check_contexts"
-	OffCPUVarConfirmLevels     = "confirm_levels"
-	OffCPUVarContexts          = "contexts"
 	OffCPUVarDrawSeed          = "draw_seed"
 	OffCPUVarExportAway        = "export_away"
 	OffCPUVarExportAwayState   = "export_away_state"
@@ -182,7 +178,6 @@ type OffCPUMapSpecs struct {
 	FollowedThreads *ebpf.MapSpec `ebpf:"followed_threads"`
 	Heaps           *ebpf.MapSpec `ebpf:"heaps"`
 	HurriedThreads  *ebpf.MapSpec `ebpf:"hurried_threads"`
-	KeptStacks      *ebpf.MapSpec `ebpf:"kept_stacks"`
 	KnownThreads    *ebpf.MapSpec `ebpf:"known_threads"`
 	NmiEvents       *ebpf.MapSpec `ebpf:"nmi_events"`
 	Pids            *ebpf.MapSpec `ebpf:"pids"`
@@ -199,9 +194,6 @@ type OffCPUMapSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type OffCPUVariableSpecs struct {
-	CheckContexts     *ebpf.VariableSpec `ebpf:"check_contexts"`
-	ConfirmLevels     *ebpf.VariableSpec `ebpf:"confirm_levels"`
-	Contexts          *ebpf.VariableSpec `ebpf:"contexts"`
 	DrawSeed          *ebpf.VariableSpec `ebpf:"draw_seed"`
 	ExportAway        *ebpf.VariableSpec `ebpf:"export_away"`
 	ExportAwayState   *ebpf.VariableSpec `ebpf:"export_away_state"`
@@ -250,7 +242,6 @@ type OffCPUMaps struct {
 	FollowedThreads *ebpf.Map `ebpf:"followed_threads"`
 	Heaps           *ebpf.Map `ebpf:"heaps"`
 	HurriedThreads  *ebpf.Map `ebpf:"hurried_threads"`
-	KeptStacks      *ebpf.Map `ebpf:"kept_stacks"`
 	KnownThreads    *ebpf.Map `ebpf:"known_threads"`
 	NmiEvents       *ebpf.Map `ebpf:"nmi_events"`
 	Pids            *ebpf.Map `ebpf:"pids"`
@@ -273,7 +264,6 @@ func (m *OffCPUMaps) Close() error {
 		m.FollowedThreads,
 		m.Heaps,
 		m.HurriedThreads,
-		m.KeptStacks,
 		m.KnownThreads,
 		m.NmiEvents,
 		m.Pids,
@@ -291,9 +281,6 @@ func (m *OffCPUMaps) Close() error {
 //
 // It can be passed to LoadOffCPUObjects or ebpf.CollectionSpec.LoadAndAssign.
 type OffCPUVariables struct {
-	CheckContexts     *ebpf.Variable `ebpf:"check_contexts"`
-	ConfirmLevels     *ebpf.Variable `ebpf:"confirm_levels"`
-	Contexts          *ebpf.Variable `ebpf:"contexts"`
 	DrawSeed          *ebpf.Variable `ebpf:"draw_seed"`
 	ExportAway        *ebpf.Variable `ebpf:"export_away"`
 	ExportAwayState   *ebpf.Variable `ebpf:"export_away_state"`

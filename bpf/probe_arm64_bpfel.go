@@ -327,7 +327,6 @@ const (
 	ProbeMapEvents              = "events"
 	ProbeMapFrozenThreads       = "frozen_threads"
 	ProbeMapHeaps               = "heaps"
-	ProbeMapKeptStacks          = "kept_stacks"
 	ProbeMapKnownThreads        = "known_threads"
 	ProbeMapMarkers             = "markers"
 	ProbeMapNameSites           = "name_sites"
@@ -377,9 +376,6 @@ const (
 	ProbeProgVirtualPreempted   = "virtual_preempted"
 	ProbeProgVirtualThaw        = "virtual_thaw"
 	ProbeProgVmEnds             = "vm_ends"
-	ProbeVarCheckContexts       = "check_contexts"
-	ProbeVarConfirmLevels       = "confirm_levels"
-	ProbeVarContexts            = "contexts"
 	ProbeVarDrawSeed            = "draw_seed"
 	ProbeVarExportClassCount    = "export_class_count"
 	ProbeVarExportCountedClass  = "export_counted_class"
@@ -502,7 +498,6 @@ type ProbeMapSpecs struct {
 	Events        *ebpf.MapSpec `ebpf:"events"`
 	FrozenThreads *ebpf.MapSpec `ebpf:"frozen_threads"`
 	Heaps         *ebpf.MapSpec `ebpf:"heaps"`
-	KeptStacks    *ebpf.MapSpec `ebpf:"kept_stacks"`
 	KnownThreads  *ebpf.MapSpec `ebpf:"known_threads"`
 	Markers       *ebpf.MapSpec `ebpf:"markers"`
 	NameSites     *ebpf.MapSpec `ebpf:"name_sites"`
@@ -527,9 +522,6 @@ type ProbeMapSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type ProbeVariableSpecs struct {
-	CheckContexts       *ebpf.VariableSpec `ebpf:"check_contexts"`
-	ConfirmLevels       *ebpf.VariableSpec `ebpf:"confirm_levels"`
-	Contexts            *ebpf.VariableSpec `ebpf:"contexts"`
 	DrawSeed            *ebpf.VariableSpec `ebpf:"draw_seed"`
 	ExportClassCount    *ebpf.VariableSpec `ebpf:"export_class_count"`
 	ExportCountedClass  *ebpf.VariableSpec `ebpf:"export_counted_class"`
@@ -593,7 +585,6 @@ type ProbeMaps struct {
 	Events        *ebpf.Map `ebpf:"events"`
 	FrozenThreads *ebpf.Map `ebpf:"frozen_threads"`
 	Heaps         *ebpf.Map `ebpf:"heaps"`
-	KeptStacks    *ebpf.Map `ebpf:"kept_stacks"`
 	KnownThreads  *ebpf.Map `ebpf:"known_threads"`
 	Markers       *ebpf.Map `ebpf:"markers"`
 	NameSites     *ebpf.Map `ebpf:"name_sites"`
@@ -626,7 +617,6 @@ func (m *ProbeMaps) Close() error {
 		m.Events,
 		m.FrozenThreads,
 		m.Heaps,
-		m.KeptStacks,
 		m.KnownThreads,
 		m.Markers,
 		m.NameSites,
@@ -652,9 +642,6 @@ func (m *ProbeMaps) Close() error {
 //
 // It can be passed to LoadProbeObjects or ebpf.CollectionSpec.LoadAndAssign.
 type ProbeVariables struct {
-	CheckContexts       *ebpf.Variable `ebpf:"check_contexts"`
-	ConfirmLevels       *ebpf.Variable `ebpf:"confirm_levels"`
-	Contexts            *ebpf.Variable `ebpf:"contexts"`
 	DrawSeed            *ebpf.Variable `ebpf:"draw_seed"`
 	ExportClassCount    *ebpf.Variable `ebpf:"export_class_count"`
 	ExportCountedClass  *ebpf.Variable `ebpf:"export_counted_class"`

@@ -16,34 +16,30 @@ import (
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
-	WaitingMapAsked         = "asked"
-	WaitingMapCounters      = "counters"
-	WaitingMapEndedPids     = "ended_pids"
-	WaitingMapEpochs        = "epochs"
-	WaitingMapEvents        = "events"
-	WaitingMapHeaps         = "heaps"
-	WaitingMapKeptStacks    = "kept_stacks"
-	WaitingMapKnownThreads  = "known_threads"
-	WaitingMapNmiEvents     = "nmi_events"
-	WaitingMapPages         = "pages"
-	WaitingMapPids          = "pids"
-	WaitingMapProbeCounts   = "probe_counts"
-	WaitingMapProbes        = "probes"
-	WaitingMapProcesses     = "processes"
-	WaitingMapScratches     = "scratches"
-	WaitingMapSeenMethods   = "seen_methods"
-	WaitingMapStrangers     = "strangers"
-	WaitingMapVirtualStack  = "virtual_stack"
-	WaitingProgReadVirtual  = "read_virtual"
-	WaitingProgReadWaiting  = "read_waiting"
-	WaitingVarCheckContexts = "check_contexts"
-	WaitingVarConfirmLevels = "confirm_levels"
-	WaitingVarContexts      = "contexts"
-	WaitingVarDrawSeed      = "draw_seed"
-	WaitingVarFilterByPid   = "filter_by_pid"
-	WaitingVarFirstSpare    = "first_spare"
-	WaitingVarJavaOnly      = "java_only"
-	WaitingVarWalkNs        = "walk_ns"
+	WaitingMapAsked        = "asked"
+	WaitingMapCounters     = "counters"
+	WaitingMapEndedPids    = "ended_pids"
+	WaitingMapEpochs       = "epochs"
+	WaitingMapEvents       = "events"
+	WaitingMapHeaps        = "heaps"
+	WaitingMapKnownThreads = "known_threads"
+	WaitingMapNmiEvents    = "nmi_events"
+	WaitingMapPages        = "pages"
+	WaitingMapPids         = "pids"
+	WaitingMapProbeCounts  = "probe_counts"
+	WaitingMapProbes       = "probes"
+	WaitingMapProcesses    = "processes"
+	WaitingMapScratches    = "scratches"
+	WaitingMapSeenMethods  = "seen_methods"
+	WaitingMapStrangers    = "strangers"
+	WaitingMapVirtualStack = "virtual_stack"
+	WaitingProgReadVirtual = "read_virtual"
+	WaitingProgReadWaiting = "read_waiting"
+	WaitingVarDrawSeed     = "draw_seed"
+	WaitingVarFilterByPid  = "filter_by_pid"
+	WaitingVarFirstSpare   = "first_spare"
+	WaitingVarJavaOnly     = "java_only"
+	WaitingVarWalkNs       = "walk_ns"
 )
 
 // LoadWaiting returns the embedded CollectionSpec for Waiting.
@@ -102,7 +98,6 @@ type WaitingMapSpecs struct {
 	Epochs       *ebpf.MapSpec `ebpf:"epochs"`
 	Events       *ebpf.MapSpec `ebpf:"events"`
 	Heaps        *ebpf.MapSpec `ebpf:"heaps"`
-	KeptStacks   *ebpf.MapSpec `ebpf:"kept_stacks"`
 	KnownThreads *ebpf.MapSpec `ebpf:"known_threads"`
 	NmiEvents    *ebpf.MapSpec `ebpf:"nmi_events"`
 	Pages        *ebpf.MapSpec `ebpf:"pages"`
@@ -120,14 +115,11 @@ type WaitingMapSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type WaitingVariableSpecs struct {
-	CheckContexts *ebpf.VariableSpec `ebpf:"check_contexts"`
-	ConfirmLevels *ebpf.VariableSpec `ebpf:"confirm_levels"`
-	Contexts      *ebpf.VariableSpec `ebpf:"contexts"`
-	DrawSeed      *ebpf.VariableSpec `ebpf:"draw_seed"`
-	FilterByPid   *ebpf.VariableSpec `ebpf:"filter_by_pid"`
-	FirstSpare    *ebpf.VariableSpec `ebpf:"first_spare"`
-	JavaOnly      *ebpf.VariableSpec `ebpf:"java_only"`
-	WalkNs        *ebpf.VariableSpec `ebpf:"walk_ns"`
+	DrawSeed    *ebpf.VariableSpec `ebpf:"draw_seed"`
+	FilterByPid *ebpf.VariableSpec `ebpf:"filter_by_pid"`
+	FirstSpare  *ebpf.VariableSpec `ebpf:"first_spare"`
+	JavaOnly    *ebpf.VariableSpec `ebpf:"java_only"`
+	WalkNs      *ebpf.VariableSpec `ebpf:"walk_ns"`
 }
 
 // WaitingObjects contains all objects after they have been loaded into the kernel.
@@ -156,7 +148,6 @@ type WaitingMaps struct {
 	Epochs       *ebpf.Map `ebpf:"epochs"`
 	Events       *ebpf.Map `ebpf:"events"`
 	Heaps        *ebpf.Map `ebpf:"heaps"`
-	KeptStacks   *ebpf.Map `ebpf:"kept_stacks"`
 	KnownThreads *ebpf.Map `ebpf:"known_threads"`
 	NmiEvents    *ebpf.Map `ebpf:"nmi_events"`
 	Pages        *ebpf.Map `ebpf:"pages"`
@@ -178,7 +169,6 @@ func (m *WaitingMaps) Close() error {
 		m.Epochs,
 		m.Events,
 		m.Heaps,
-		m.KeptStacks,
 		m.KnownThreads,
 		m.NmiEvents,
 		m.Pages,
@@ -197,14 +187,11 @@ func (m *WaitingMaps) Close() error {
 //
 // It can be passed to LoadWaitingObjects or ebpf.CollectionSpec.LoadAndAssign.
 type WaitingVariables struct {
-	CheckContexts *ebpf.Variable `ebpf:"check_contexts"`
-	ConfirmLevels *ebpf.Variable `ebpf:"confirm_levels"`
-	Contexts      *ebpf.Variable `ebpf:"contexts"`
-	DrawSeed      *ebpf.Variable `ebpf:"draw_seed"`
-	FilterByPid   *ebpf.Variable `ebpf:"filter_by_pid"`
-	FirstSpare    *ebpf.Variable `ebpf:"first_spare"`
-	JavaOnly      *ebpf.Variable `ebpf:"java_only"`
-	WalkNs        *ebpf.Variable `ebpf:"walk_ns"`
+	DrawSeed    *ebpf.Variable `ebpf:"draw_seed"`
+	FilterByPid *ebpf.Variable `ebpf:"filter_by_pid"`
+	FirstSpare  *ebpf.Variable `ebpf:"first_spare"`
+	JavaOnly    *ebpf.Variable `ebpf:"java_only"`
+	WalkNs      *ebpf.Variable `ebpf:"walk_ns"`
 }
 
 // WaitingPrograms contains all programs after they have been loaded into the kernel.
