@@ -45,9 +45,10 @@ func NewUprobes() Uprobes {
 func (u Uprobes) Multi() bool { return !u.single }
 
 // Attach attaches p to all sites of file, for the process pid, or for every process that maps the
-// file if pid is 0. p is for the kind of probes that Multi reports, as bpf.Load has it. Where probes cannot be confined to a process (FiltersByPID), they serve all
-// processes whatever pid is: so p looks at the process id. The caller closes the links; on an error
-// there are none. The kernel removes the probes when the agent ends in any way.
+// file if pid is 0. p is for the kind of probes that Multi reports, as bpf.Load has it. Where probes
+// cannot be confined to a process (FiltersByPID), they serve all processes whatever pid is: so p
+// looks at the process id. The caller closes the links; on an error there are none. The kernel
+// removes the probes when the agent ends in any way.
 //
 // Fails with probesite.ErrRedZone if one of the places is a NOP that this kernel replaces by a
 // call, in a function that the call could damage. Then nothing is attached: some sites of a probe

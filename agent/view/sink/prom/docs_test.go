@@ -73,8 +73,8 @@ The most called methods of the fleet's JVMs:
 topk(20, sum by (service, method) (rate(vmprof_calls_total{engine="hotspot", method!="(other)"}[5m])))
 ` + "```" + `
 
-With ` + "`serve -e alloc`" + `, ` + "`-e lock`" + `, ` + "`-e safepoint`" + `, ` + "`-e offcpu`" + ` or ` + "`-e wall`" + ` there is one metric for each kind, by service:
-` + "`vmprof_allocated_bytes_total`" + `, ` + "`vmprof_lock_delay_seconds_total`" + ` by kind of lock, ` + "`vmprof_stopped_seconds_total`" + `, and
+With ` + "`serve -e alloc`" + `, ` + "`-e exceptions`" + `, ` + "`-e lock`" + `, ` + "`-e safepoint`" + `, ` + "`-e offcpu`" + ` or ` + "`-e wall`" + ` there is one metric for each kind, by service:
+` + "`vmprof_allocated_bytes_total`" + `, ` + "`vmprof_exceptions_total`" + `, ` + "`vmprof_lock_delay_seconds_total`" + ` by kind of lock, ` + "`vmprof_stopped_seconds_total`" + `, and
 ` + "`vmprof_offcpu_seconds_total`" + ` and ` + "`vmprof_wall_seconds_total`" + ` by [cause](../wall-clock.md#causes). Services get series in the same way. To
 see the methods behind a number, fetch a profile. Only recorded kinds have series: hot methods and frames need ` + "`-e cpu`" + `, samples need
 ` + "`-e cpu`" + ` or an engine that samples at ticks.

@@ -34,6 +34,16 @@ func eventTotals() []eventTotal {
 			floor:   eventFloor,
 			labels:  func(service string, m method) []string { return []string{service} },
 		}},
+		{profile.Exceptions, &kind{
+			total: prometheus.NewDesc("vmprof_exceptions_total",
+				"Exceptions with a stack trace that the processes of the busiest services created; all other services "+
+					"are in service=\"(other)\".",
+				[]string{"service"}, nil),
+			measure: func(p *profile.Profile) usage { return eventUsage(p, profile.Exceptions) },
+			unit:    1,
+			floor:   eventFloor,
+			labels:  func(service string, m method) []string { return []string{service} },
+		}},
 		{profile.Locks, &kind{
 			total: prometheus.NewDesc("vmprof_lock_delay_seconds_total",
 				"Time that threads of the busiest services waited for locks, by kind: spin, block, park or enter; "+

@@ -79,7 +79,12 @@ func (fixed) Stats() profile.Stats {
 }
 
 // allEvents are all kinds.
-var allEvents = [profile.EventKinds]bool{true, true, true, true, true, true, true, true, true}
+var allEvents = func() (all [profile.EventKinds]bool) {
+	for i := range all {
+		all[i] = true
+	}
+	return all
+}()
 
 func pastStats() history.Stats {
 	return history.Stats{
@@ -141,6 +146,7 @@ func exporter(t *testing.T) *Exporter {
 	p.Processes[0].Contexts = &profile.Contexts{Mode: profile.ContextChain, Walked: 401, Linked: 599, Ambiguous: 21,
 		Fitted: 8, Unplaced: 15}
 	p.Processes[0].Events = []*profile.Events{
+		{Kind: profile.Exceptions, Rows: []profile.EventRow{{Values: [3]float64{40}}}},
 		{Kind: profile.Allocations, Rows: []profile.EventRow{{Values: [3]float64{7, 1024.4}},
 			{Values: [3]float64{1, 0.2}},
 			{EventLabels: profile.EventLabels{What: profile.ExactAllocations}, Values: [3]float64{9, 1111}}}},

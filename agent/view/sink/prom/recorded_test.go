@@ -28,7 +28,8 @@ func TestOnlyWhatIsRecorded(t *testing.T) {
 		ofCalls  = []string{"vmprof_call_samples_", "vmprof_call_hits_", "vmprof_calling_services_folded"}
 		accounts = []string{"vmprof_event_samples_", "vmprof_event_hits_", "vmprof_event_cost_"}
 		totals   = []string{"vmprof_allocated_bytes_total", "vmprof_lock_delay_seconds_total",
-			"vmprof_stopped_seconds_total", "vmprof_offcpu_seconds_total", "vmprof_wall_seconds_total"}
+			"vmprof_stopped_seconds_total", "vmprof_offcpu_seconds_total", "vmprof_wall_seconds_total",
+			"vmprof_exceptions_total"}
 	)
 	events := func(kinds ...profile.EventKind) (on [profile.EventKinds]bool) {
 		for _, kind := range kinds {
@@ -55,6 +56,8 @@ func TestOnlyWhatIsRecorded(t *testing.T) {
 			Options{NoTime: true, Events: events(profile.OffCPU)}, append(totals[3:4:4], accounts...)},
 		{"wall time", profile.Stats{Ticks: true, Time: true, Events: &profile.EventStats{}},
 			Options{Events: events(profile.Wall)}, slices.Concat(ofTicks, ofTime, totals[4:5], accounts)},
+		{"exceptions", profile.Stats{Events: &profile.EventStats{}},
+			Options{NoTime: true, Events: events(profile.Exceptions)}, slices.Concat(totals[5:], accounts)},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			e, err := New(recording{stats: tt.stats}, &tt.options)
@@ -68,6 +71,7 @@ func TestOnlyWhatIsRecorded(t *testing.T) {
 				{Kind: profile.Pauses, Rows: []profile.EventRow{{Values: [3]float64{1, 1e9}}}},
 				{Kind: profile.OffCPU, Rows: []profile.EventRow{{EventLabels: profile.EventLabels{What: "socket"},
 					Values: [3]float64{1, 1e9}}}},
+				{Kind: profile.Exceptions, Rows: []profile.EventRow{{Values: [3]float64{1}}}},
 				{Kind: profile.Wall, Rows: []profile.EventRow{{EventLabels: profile.EventLabels{What: "running"},
 					Values: [3]float64{1e9}}}},
 			}
