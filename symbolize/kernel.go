@@ -24,6 +24,8 @@ type Kernel struct {
 	table  *elffile.Table    // module functions are named as in /proc/kallsyms: "function\t[module]"
 	ends   map[string]uint64 // where modules end, by name
 	loaded *Loaded
+
+	symbols kernelSymbols
 }
 
 // Limits of what is read; a line is an address, a type, a name of less than 512 bytes

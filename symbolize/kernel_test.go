@@ -104,6 +104,34 @@ func TestKernelFrame(t *testing.T) {
 	}
 }
 
+// A symbol is that of the frame, however often it is asked for.
+func TestKernelSymbol(t *testing.T) {
+	k, err := ReadKallsyms(strings.NewReader(kallsyms), nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		for _, addr := range []uint64{0, 0xffffffff81000010, 0xffffffff81000050, 0xffffffffc0201000} {
+			want := k.Frame(addr)
+			if s, known := k.Symbol(addr); s.Value() != want || known != (want.Function != symbol.Unknown) {
+				t.Errorf("%#x is %+v (%v), want %+v", addr, s.Value(), known, want)
+			}
+		}
+	}
+	if len(k.symbols.known) != 3 || len(k.With(nil).symbols.known) != 0 {
+		t.Errorf("%d symbols are kept, and %d with other code", len(k.symbols.known), len(k.With(nil).symbols.known))
+	}
+	for addr := uint64(0xffffffff81000300); addr < 0xffffffff81000300+2*maxKernelSymbols; addr++ {
+		k.Symbol(addr)
+	}
+	if n := len(k.symbols.known); n > maxKernelSymbols {
+		t.Errorf("%d symbols are kept", n)
+	}
+	if s, known := (*Kernel)(nil).Symbol(7); known || s.Function() != symbol.Unknown {
+		t.Errorf("without a kernel: %v", s.Value())
+	}
+}
+
 func TestReadKallsymsRefuses(t *testing.T) {
 	for name, input := range map[string]string{
 		"empty":            "",

@@ -5,6 +5,7 @@ package symbolize
 
 import (
 	"slices"
+	"sync"
 	"unique"
 
 	"github.com/vmprof-agent/vmprof-agent/symbolize/symbol"
@@ -69,6 +70,45 @@ func (o *Object) lookupMapped(m symbol.Mapping, addr uint64) (Name, bool) {
 		return Name{}, false // the file was replaced by another one since it was mapped
 	}
 	return o.Lookup(addr - bias)
+}
+
+// maxKernelSymbols bounds the symbols that a Kernel keeps.
+const maxKernelSymbols = 8 << 10
+
+// A kernelSymbols has symbols by address, of what was asked for: every process enters the kernel at
+// the same places.
+type kernelSymbols struct {
+	mu    sync.Mutex
+	known map[uint64]symbol.Symbol
+}
+
+// Symbol is Frame as a symbol, and says whether the code has a name. It may be called by several
+// goroutines.
+func (k *Kernel) Symbol(addr uint64) (s symbol.Symbol, known bool) {
+	if k == nil {
+		return symbol.Intern(k.Frame(addr)), false
+	}
+	if _, ok := k.loaded.Lookup(addr); ok { // it may be unloaded at any time
+		f := k.Frame(addr)
+		return symbol.Intern(f), f.Function != symbol.Unknown
+	}
+	k.symbols.mu.Lock()
+	s, known = k.symbols.known[addr]
+	k.symbols.mu.Unlock()
+	if known {
+		return s, true
+	}
+	f := k.Frame(addr)
+	if s = symbol.Intern(f); f.Function == symbol.Unknown {
+		return s, false
+	}
+	k.symbols.mu.Lock()
+	defer k.symbols.mu.Unlock()
+	if k.symbols.known == nil || len(k.symbols.known) >= maxKernelSymbols {
+		k.symbols.known = map[uint64]symbol.Symbol{}
+	}
+	k.symbols.known[addr] = s
+	return s, true
 }
 
 // Frame names the kernel's code at addr, in the mapping [kernel] or that of a module. A nil Kernel

@@ -167,11 +167,11 @@ func (rs *Resolver) KernelFunction(pc uint64) string {
 }
 
 func (rs *Resolver) nameKernel(pc uint64) Name {
-	f := rs.kernel.Load().Frame(pc)
-	if f.Function == symbol.Unknown && rs.loads != nil && rs.loads.Drain() == nil {
-		f = rs.kernel.Load().Frame(pc) // it was loaded a moment ago
+	s, known := rs.kernel.Load().Symbol(pc)
+	if !known && rs.loads != nil && rs.loads.Drain() == nil {
+		s, known = rs.kernel.Load().Symbol(pc) // it was loaded a moment ago
 	}
-	return Name{Symbols: []symbol.Symbol{symbol.Intern(f)}, Unknown: f.Function == symbol.Unknown}
+	return Name{Symbols: []symbol.Symbol{s}, Unknown: !known}
 }
 
 // nameNative names code of p that is no VM's of which we know more.
