@@ -22,7 +22,7 @@ RACY = $$(grep -rl --include=*.go --exclude=*_test.go '"sync' cct elffile symbol
 # `lint` has vetted them.
 ALL := -count=1 -vet=off $(AS_ROOT) ./tests ./tests/accuracy ./agent/collect/timing/hotspot ./tests/... ./vmruntime/... ./bpf ./...
 
-.PHONY: help build generate reference man web check-web check-generate unit test lint lint-all race cross fuzz fuzz-short kernels kernels-live accuracy jdks bench journeys faults nightly busy demo deps clean
+.PHONY: help build generate reference man web check-web check-generate unit test lint lint-all race cross fuzz fuzz-short kernels kernels-live accuracy jdks bench paired journeys faults nightly busy demo deps clean
 
 ##@ Build
 
@@ -127,6 +127,10 @@ jdks: ## every JDK in Debian unstable, in every setup (docs/reference/jdks.md): 
 bench: ## cost of the agent beside perf record
 	@scripts/deps test
 	go run ./tests/bench
+
+paired: ## what the agent uses beside another one at the same time: make paired OTHER=path/of/vmprof-agent
+	@scripts/deps test
+	go run ./tests/bench -parts paired -against "$(OTHER)"
 
 journeys: ## transcripts and pictures in docs/tasks and the README, from real runs
 	@scripts/deps test
