@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/model/profile"
+	"github.com/vmprof-agent/vmprof-agent/agent/model/stored"
 )
 
 const (
@@ -87,7 +88,7 @@ func busiest(windows []*profile.Profile, v *view, n int) []busyProcess {
 	}
 	for i := range parts {
 		if parts[i].Partial() {
-			all[i].Part = fmt.Sprintf("observed %.0f %% of the time", 100*parts[i].Share())
+			all[i].Part = fmt.Sprintf("observed %s of the time", stored.SharePercent(parts[i].Share()))
 		}
 	}
 	all = slices.DeleteFunc(all, func(p busyProcess) bool { return p.Amount <= 0 })

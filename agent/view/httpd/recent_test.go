@@ -62,7 +62,8 @@ func TestBusiestObservedPartly(t *testing.T) {
 	}
 	alloc := kinds[slices.IndexFunc(kinds, func(k *kind) bool { return k.Name == "alloc" })]
 	for observed, want := range map[time.Duration]string{10 * time.Second: "",
-		2 * time.Second: "observed 60 % of the time"} {
+		2 * time.Second:              "observed 60 % of the time",
+		9_999_000 * time.Microsecond: "observed 99 % of the time"} {
 		got := busiest([]*profile.Profile{window(10 * time.Second), window(observed)}, alloc.shown, 3)
 		if len(got) != 1 || got[0].Amount != 2000 || got[0].Part != want {
 			t.Errorf("observed for %v of the second window: %+v, want %q", observed, got, want)
