@@ -149,8 +149,8 @@ func TestQueueReplace(t *testing.T) {
 // after that.
 func TestLostProcess(t *testing.T) {
 	rs := NewResolver(Config{})
-	begun, goOn := make(chan struct{}), make(chan struct{})
-	rs.queue = newQueue(1, func(*Process) { close(begun); <-goOn })
+	begun, goOn := make(chan struct{}, 10), make(chan struct{})
+	rs.queue = newQueue(1, func(*Process) { begun <- struct{}{}; <-goOn }) // again, before the queue is closed
 	defer rs.queue.close()
 	defer close(goOn)
 	p := NewProcess(proc.Identity{PID: 1})
