@@ -75,6 +75,7 @@ func recordSlow(t *testing.T, jdk jvm.JDK) {
 	tolerance := func(length time.Duration) time.Duration { return max(time.Millisecond, length/100) }
 	found := map[int]bool{}
 	var all, unknown time.Duration
+	upper, mostUpper := 0, 1 // calls of which only an upper bound is known
 	for _, c := range got {
 		all, unknown = all+c.length, unknown+c.byCause["unknown"]
 		best := -1
@@ -87,7 +88,16 @@ func recordSlow(t *testing.T, jdk jvm.JDK) {
 			}
 		}
 		if best < 0 {
-			t.Errorf("no call began at %v and took %v", c.start, c.length)
+			// The return of the one before was not seen, of which the profile says so.
+			joined := slices.IndexFunc(truth.Calls, func(of events.Called) bool {
+				return of.Start > c.start && (of.Start+of.Length-c.start-c.length).Abs() < 20*time.Millisecond
+			})
+			if upper++; joined < 0 || upper > mostUpper || !strings.Contains(strings.Join(p.Comments, "\n"), "upper bounds") {
+				t.Errorf("no call began at %v and took %v", c.start, c.length)
+				continue
+			}
+			found[joined] = true
+			t.Logf("a call of %v is said to have taken %v at most", truth.Calls[joined].Length, c.length)
 			continue
 		}
 		found[best] = true
