@@ -96,7 +96,7 @@ func checkPrunedAll(t *testing.T, trees []*cct.Tree[string], limit int) {
 		return
 	}
 	kept := 0
-	least, most := uint64(math.MaxUint64), uint64(0) // of what is kept, and of what is left out
+	least, most := uint64(math.MaxUint64), uint64(0) // weights: least kept, most left out
 	for i, tree := range trees {
 		checkPruned(t, &before[i], tree, places[i])
 		totals := before[i].Totals()

@@ -150,7 +150,7 @@ func repeatStops(stop, goOn func()) (all stoppedTime) {
 		goOn()
 		all.least += end.Sub(stopped)
 		all.most += time.Since(begin)
-		time.Sleep(each / 4) // The process goes on meanwhile.
+		time.Sleep(each / 4) // The process runs for this long.
 	}
 	return all
 }

@@ -47,12 +47,13 @@ var pairedLoads = []pairedLoad{
 var pairedFigures = []struct {
 	name string
 	of   func(agentCost) float64
+	text string // format of a mean
 }{
-	{"CPU time", func(c agentCost) float64 { return float64(c.cpu) }},
-	{"peak memory", func(c agentCost) float64 { return float64(c.rss) }},
+	{"CPU time", func(c agentCost) float64 { return 100 * c.core() }, "%.2f %% of a core"},
+	{"peak memory", func(c agentCost) float64 { return float64(c.rss) / (1 << 20) }, "%.0f MB"},
 	{"BPF time a sample", func(c agentCost) float64 {
 		return harness.Per(float64(c.stats.BPFTime), float64(c.stats.Attempted))
-	}},
+	}, "%.0f ns"},
 }
 
 // paired has two agents record the same machine at the same time: what else the machine does hits
@@ -62,7 +63,7 @@ func (b bench) paired(ctx context.Context) ([]harness.Table, error) {
 	table := report.Table{Header: []string{"load", "figure", "this agent", "the other", "ratio"}}
 	loads := pairedLoads
 	if b.how.cold {
-		loads = loads[:1]
+		loads = []pairedLoad{{name: "two of Xalan", rate: busyRate}}
 	}
 	guests, err := b.startBusy(ctx)
 	if err != nil {
@@ -89,22 +90,11 @@ func (b bench) paired(ctx context.Context) ([]harness.Table, error) {
 				sums[0], sums[1] = sums[0]+this, sums[1]+other
 			}
 			n := float64(len(ratios))
-			table.Add(load.String(), figure.name, figureText(figure.name, sums[0]/n, b.how.paired.length),
-				figureText(figure.name, sums[1]/n, b.how.paired.length), harness.RatioOf(ratios).String())
+			table.Add(load.String(), figure.name, fmt.Sprintf(figure.text, sums[0]/n),
+				fmt.Sprintf(figure.text, sums[1]/n), harness.RatioOf(ratios).String())
 		}
 	}
 	return []harness.Table{{Marker: "paired", Table: table}}, nil
-}
-
-// figureText writes the mean of a figure, of windows of that length.
-func figureText(name string, mean float64, length time.Duration) string {
-	switch name {
-	case "CPU time":
-		return fmt.Sprintf("%.2f %% of a core", 100*mean/float64(length))
-	case "peak memory":
-		return megabytes(uint64(mean)) + " MB"
-	}
-	return fmt.Sprintf("%.0f ns", mean)
 }
 
 // pair runs both agents once, and returns what this one and the other used.

@@ -39,7 +39,7 @@ type Source struct {
 	holders     lockHolders
 	virtuals    virtuals
 	surveys     surveys
-	seeded      map[*guest.Process]*firstLook // of those whose virtual threads had run when probes came
+	seeded      map[*guest.Process]*firstLook // first looks at the virtual threads of processes
 	apart       apartThreads                  // replaced, not changed
 	shownCost   time.Duration                 // the highest in Stats
 	observation bpf.Observation               // scratch

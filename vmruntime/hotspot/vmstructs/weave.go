@@ -18,7 +18,7 @@ type Weave struct {
 	Memory vmruntime.Memory // memory that is read
 
 	strand *strand           // strand that runs, nil outside of Together
-	all    []vmruntime.Range // of readAll, to be used again
+	all    []vmruntime.Range // room for the ranges of readAll
 }
 
 // A strand is a function that Together runs.

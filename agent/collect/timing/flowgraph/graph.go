@@ -1,5 +1,4 @@
-// Package flowgraph finds the loops in the control flow graph of a method, whatever that is:
-// irreducible graphs have loops, too.
+// Package flowgraph finds the loops in the control flow graph of a method, reducible or not.
 package flowgraph
 
 import (
