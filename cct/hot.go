@@ -68,11 +68,11 @@ func SortEntries[M comparable](entries []Entry[M], compare func(a, b M) int) {
 // has no frame.
 func (t *Tree[K]) Hottest(n int) []NodeID {
 	var ids []NodeID
-	for id := 1; id < len(t.nodes); id++ {
-		if t.nodes[id].self > 0 {
+	for id := NodeID(1); id < t.nodes.used; id++ {
+		if t.nodes.at(id).self > 0 {
 			ids = append(ids, NodeID(id))
 		}
 	}
-	slices.SortStableFunc(ids, func(a, b NodeID) int { return cmp.Compare(t.nodes[b].self, t.nodes[a].self) })
+	slices.SortStableFunc(ids, func(a, b NodeID) int { return cmp.Compare(t.nodes.at(b).self, t.nodes.at(a).self) })
 	return ids[:min(max(n, 0), len(ids))]
 }

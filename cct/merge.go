@@ -1,7 +1,5 @@
 package cct
 
-import "slices"
-
 // Merge adds every context of other, which may be nil or t itself, with its weight and that of the
 // edge into it.
 func (t *Tree[K]) Merge(other *Tree[K]) {
@@ -36,11 +34,11 @@ func MergeMap[K, L comparable](t *Tree[L], other *Tree[K], f func(K) []L) { graf
 
 // graft adds to dst every context of src with its keys expanded.
 func graft[K, L comparable](dst *Tree[L], src *Tree[K], expand func(K) []L) {
-	if len(src.nodes) == 0 {
+	if src.nodes.len() == 0 {
 		return
 	}
-	if len(dst.nodes) == 0 { // it will have about as many
-		dst.nodes = slices.Grow(dst.nodes, len(src.nodes))
+	if dst.nodes.len() == 0 { // it will have about as many
+		dst.nodes.reserve(src.nodes.len())
 	}
 	dst.plant()
 	dst.total.self += src.total.self
@@ -52,16 +50,16 @@ func graft[K, L comparable](dst *Tree[L], src *Tree[K], expand func(K) []L) {
 		id  NodeID
 		cut bool
 	}
-	places := make([]place, len(src.nodes))
+	places := make([]place, src.nodes.len())
 	for i := range places {
-		n := src.nodes[i]
+		n := *src.nodes.at(NodeID(i))
 		at := places[n.parent]
 		if NodeID(i) != Root && !at.cut {
 			keys := expand(n.key)
 			for j := len(keys) - 1; j >= 0 && !at.cut; j-- {
 				if child := dst.child(at.id, keys[j]); child != Root {
 					at.id = child
-					dst.nodes[child].entered += n.entered
+					dst.nodes.at(child).entered += n.entered
 					dst.total.entered += n.entered
 				} else {
 					at.cut = true
@@ -72,7 +70,7 @@ func graft[K, L comparable](dst *Tree[L], src *Tree[K], expand func(K) []L) {
 			dst.overflow.self += n.self
 			dst.overflow.entered += n.entered
 		}
-		dst.nodes[at.id].self += n.self
+		dst.nodes.at(at.id).self += n.self
 		places[i] = at
 	}
 }

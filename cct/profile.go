@@ -46,18 +46,18 @@ func (t *Tree[K]) Beside(other *Tree[K]) iter.Seq2[float64, float64] {
 		pair := func(here, there uint64) bool {
 			return here == 0 && there == 0 || yield(float64(here), float64(there))
 		}
-		twins, paired := t.twins(other), make([]bool, len(other.nodes))
-		for id := range t.nodes {
+		twins, paired := t.twins(other), make([]bool, other.nodes.len())
+		for id := range t.nodes.used {
 			there := uint64(0)
-			if twin := twins[id]; (twin != Root || NodeID(id) == Root) && len(other.nodes) > 0 {
-				there, paired[twin] = other.nodes[twin].self, true
+			if twin := twins[id]; (twin != Root || id == Root) && other.nodes.len() > 0 {
+				there, paired[twin] = other.nodes.at(twin).self, true
 			}
-			if !pair(t.nodes[id].self, there) {
+			if !pair(t.nodes.at(id).self, there) {
 				return
 			}
 		}
-		for id := range other.nodes {
-			if !paired[id] && !pair(0, other.nodes[id].self) {
+		for id := range other.nodes.used {
+			if !paired[id] && !pair(0, other.nodes.at(id).self) {
 				return
 			}
 		}
@@ -66,12 +66,12 @@ func (t *Tree[K]) Beside(other *Tree[K]) iter.Seq2[float64, float64] {
 
 // twins returns, by NodeID of t, the same context in other: Root for none, and for Root.
 func (t *Tree[K]) twins(other *Tree[K]) []NodeID {
-	twins := make([]NodeID, len(t.nodes))
-	if len(other.nodes) == 0 {
+	twins := make([]NodeID, t.nodes.len())
+	if other.nodes.len() == 0 {
 		return twins
 	}
-	for id := 1; id < len(t.nodes); id++ {
-		n := &t.nodes[id]
+	for id := NodeID(1); id < t.nodes.used; id++ {
+		n := t.nodes.at(id)
 		// If other lacks a context, it lacks its descendants, too.
 		if parent := twins[n.parent]; parent != Root || n.parent == Root {
 			twins[id], _, _ = other.find(parent, n.key)

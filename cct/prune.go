@@ -10,14 +10,14 @@ import "math"
 // Edges into what is left out lose their weight. t stays as it is.
 func (t *Tree[K]) Prune(rest *K, keep func(NodeID) bool) (pruned *Tree[K], places []NodeID) {
 	pruned, places = &Tree[K]{Limit: t.Limit}, make([]NodeID, t.Len()+1)
-	if len(t.nodes) == 0 {
+	if t.nodes.len() == 0 {
 		return pruned, places
 	}
-	kept, cut := make([]bool, len(t.nodes)), make([]bool, len(t.nodes)) // cut: something below it is left out
+	kept, cut := make([]bool, t.nodes.len()), make([]bool, t.nodes.len()) // cut: something below it is left out
 	kept[Root] = true
 	size := 1
-	for id := 1; id < len(t.nodes); id++ {
-		switch n := &t.nodes[id]; {
+	for id := NodeID(1); id < t.nodes.used; id++ {
+		switch n := t.nodes.at(id); {
 		case !kept[n.parent]:
 		case (rest == nil || n.key != *rest) && keep(NodeID(id)):
 			kept[id] = true
@@ -27,10 +27,10 @@ func (t *Tree[K]) Prune(rest *K, keep func(NodeID) bool) (pruned *Tree[K], place
 			size++
 		}
 	}
-	pruned.nodes = make([]node[K], 0, size)
-	pruned.Add(nil, t.nodes[Root].self)
-	for id := 1; id < len(t.nodes); id++ {
-		n := &t.nodes[id]
+	pruned.nodes.reserve(size)
+	pruned.Add(nil, t.nodes.at(Root).self)
+	for id := NodeID(1); id < t.nodes.used; id++ {
+		n := t.nodes.at(id)
 		up := places[n.parent]
 		if kept[id] {
 			places[id] = pruned.AddBelow(up, n.key, n.self, n.entered)
@@ -40,7 +40,7 @@ func (t *Tree[K]) Prune(rest *K, keep func(NodeID) bool) (pruned *Tree[K], place
 			up = pruned.AddBelow(up, *rest, 0, 0)
 		}
 		places[id] = up
-		pruned.nodes[up].self += n.self
+		pruned.nodes.at(up).self += n.self
 		pruned.total.self += n.self
 	}
 	pruned.overflow.self += t.overflow.self
@@ -70,13 +70,13 @@ func PruneAll[K comparable](
 			totals[i] = own(i)
 		} else {
 			totals[i] = make([]float64, t.Len()+1)
-			for id := range t.nodes {
-				totals[i][id] = float64(t.nodes[id].self)
+			for id := range t.nodes.used {
+				totals[i][id] = float64(t.nodes.at(id).self)
 			}
 		}
 		t.AddUp(totals[i])
-		for id := 1; id < len(t.nodes); id++ {
-			if t.nodes[id].key != rest {
+		for id := NodeID(1); id < t.nodes.used; id++ {
+			if t.nodes.at(id).key != rest {
 				all = append(all, totals[i][id])
 			}
 		}
@@ -96,7 +96,7 @@ func PruneAll[K comparable](
 // AddUp adds to the weight of each context, by NodeID, those of its descendants.
 func (t *Tree[K]) AddUp(weights []float64) {
 	for id := t.Len(); id > 0; id-- { // children before parents
-		weights[t.nodes[id].parent] += weights[id]
+		weights[t.nodes.at(NodeID(id)).parent] += weights[id]
 	}
 }
 

@@ -52,7 +52,7 @@ type Tree[K comparable] struct {
 	// Limit bounds the nodes, Root not counted; 0 means DefaultLimit.
 	Limit int
 
-	nodes    []node[K] // the arena; nodes[Root] exists once anything was added
+	nodes    arena[K] // Root exists once anything was added
 	far      map[edge[K]]NodeID
 	path     []step[K] // the last stack added, outermost frame first
 	total    weights   // sum over all nodes
@@ -112,7 +112,7 @@ func (t *Tree[K]) Add(stack []K, weight uint64) NodeID {
 		id = child
 		t.path = append(t.path, step[K]{stack[i], id})
 	}
-	n := &t.nodes[id]
+	n := t.nodes.at(id)
 	n.self += weight
 	t.total.self += weight
 	return id
@@ -127,12 +127,12 @@ func (t *Tree[K]) Add(stack []K, weight uint64) NodeID {
 func (t *Tree[K]) AddNew(stack []K, fresh int, weight uint64) NodeID {
 	id := t.Add(stack, weight)
 	fresh = max(min(fresh, len(stack)), 0)
-	without := min(len(stack)-int(t.nodes[id].depth), fresh)
+	without := min(len(stack)-int(t.nodes.at(id).depth), fresh)
 	t.overflow.entered += uint64(without)
 	fresh -= without
 	t.total.entered += uint64(fresh)
 	for at := id; fresh > 0; fresh-- {
-		n := &t.nodes[at]
+		n := t.nodes.at(at)
 		n.entered++
 		at = n.parent
 	}
@@ -151,7 +151,7 @@ func (t *Tree[K]) AddUnder(node NodeID, stack []K, weight uint64) NodeID {
 		}
 		id = child
 	}
-	t.nodes[id].self += weight
+	t.nodes.at(id).self += weight
 	t.total.self += weight
 	return id
 }
@@ -168,10 +168,10 @@ func (t *Tree[K]) AddBelow(parent NodeID, key K, self, entered uint64) NodeID {
 		t.overflow.self += self
 		t.overflow.entered += entered
 	} else {
-		t.nodes[id].entered += entered
+		t.nodes.at(id).entered += entered
 		t.total.entered += entered
 	}
-	t.nodes[id].self += self
+	t.nodes.at(id).self += self
 	t.total.self += self
 	return id
 }
@@ -179,17 +179,17 @@ func (t *Tree[K]) AddBelow(parent NodeID, key K, self, entered uint64) NodeID {
 // Purge forgets every context, all weights and overflow, and keeps the memory and Limit. Adding the
 // same amount again does not allocate. Earlier NodeIDs become invalid.
 func (t *Tree[K]) Purge() {
-	clear(t.nodes) // to release what keys point to
+	t.nodes.clear()
 	clear(t.path[:cap(t.path)])
 	clear(t.far)
-	t.nodes, t.path = t.nodes[:0], t.path[:0]
+	t.path = t.path[:0]
 	t.total, t.overflow = weights{}, weights{}
 }
 
 // plant makes sure that there is a root.
 func (t *Tree[K]) plant() {
-	if len(t.nodes) == 0 {
-		t.nodes = append(t.nodes, node[K]{})
+	if t.nodes.len() == 0 {
+		t.nodes.push(node[K]{})
 	}
 }
 
@@ -200,16 +200,16 @@ func (t *Tree[K]) child(parent NodeID, key K) NodeID {
 	if id != Root || t.full() {
 		return id
 	}
-	id = NodeID(len(t.nodes))
-	n := node[K]{key: key, parent: parent, depth: t.nodes[parent].depth + 1}
-	if last == Root {
-		t.nodes[parent].first = id
-	} else {
-		// Behind the near children, so that these stay the same.
-		n.next = t.nodes[last].next
-		t.nodes[last].next = id
+	n := node[K]{key: key, parent: parent, depth: t.nodes.at(parent).depth + 1}
+	if last != Root { // behind the near children, so that these stay the same
+		n.next = t.nodes.at(last).next
 	}
-	t.nodes = append(t.nodes, n)
+	id = t.nodes.push(n)
+	if last == Root {
+		t.nodes.at(parent).first = id
+	} else {
+		t.nodes.at(last).next = id
+	}
 	if wide {
 		if t.far == nil {
 			t.far = make(map[edge[K]]NodeID)
@@ -223,12 +223,12 @@ func (t *Tree[K]) child(parent NodeID, key K) NodeID {
 // passed, after which a new sibling must be inserted, and whether there were so many that the new
 // one must be hashed.
 func (t *Tree[K]) find(parent NodeID, key K) (id, last NodeID, wide bool) {
-	id = t.nodes[parent].first
+	id = t.nodes.at(parent).first
 	for range nearChildren {
-		if id == Root || t.nodes[id].key == key {
+		if id == Root || t.nodes.at(id).key == key {
 			return id, last, false
 		}
-		last, id = id, t.nodes[id].next
+		last, id = id, t.nodes.at(id).next
 	}
 	return t.far[edge[K]{parent, key}], last, true
 }
@@ -257,7 +257,7 @@ type Node[K comparable] struct {
 }
 
 // Len returns the number of contexts, Root not counted.
-func (t *Tree[K]) Len() int { return max(len(t.nodes)-1, 0) }
+func (t *Tree[K]) Len() int { return max(t.nodes.len()-1, 0) }
 
 // Total returns the weight of all added stacks. It equals the sum of Self over all nodes.
 func (t *Tree[K]) Total() uint64 { return t.total.self }
@@ -277,10 +277,10 @@ func (t *Tree[K]) EdgeOverflow() uint64 { return t.overflow.entered }
 
 // Node returns the node of id, which must be Root or come from this tree.
 func (t *Tree[K]) Node(id NodeID) Node[K] {
-	if len(t.nodes) == 0 && id == Root {
+	if t.nodes.len() == 0 && id == Root {
 		return Node[K]{}
 	}
-	n := &t.nodes[id]
+	n := t.nodes.at(id)
 	return Node[K]{Key: n.key, Self: n.self, Entered: n.entered, Parent: n.parent, Depth: int(n.depth)}
 }
 
@@ -299,10 +299,10 @@ func (t *Tree[K]) Nodes() iter.Seq2[NodeID, Node[K]] {
 // Children visits the children of id in no particular order.
 func (t *Tree[K]) Children(id NodeID) iter.Seq[NodeID] {
 	return func(yield func(NodeID) bool) {
-		if len(t.nodes) == 0 {
+		if t.nodes.len() == 0 {
 			return
 		}
-		for c := t.nodes[id].first; c != Root; c = t.nodes[c].next {
+		for c := t.nodes.at(id).first; c != Root; c = t.nodes.at(c).next {
 			if !yield(c) {
 				return
 			}
@@ -313,8 +313,8 @@ func (t *Tree[K]) Children(id NodeID) iter.Seq[NodeID] {
 // Stack returns the keys of a context, innermost frame first, as passed to Add.
 func (t *Tree[K]) Stack(id NodeID) []K {
 	stack := make([]K, 0, t.Node(id).Depth)
-	for ; id != Root; id = t.nodes[id].parent {
-		stack = append(stack, t.nodes[id].key)
+	for ; id != Root; id = t.nodes.at(id).parent {
+		stack = append(stack, t.nodes.at(id).key)
 	}
 	return stack
 }

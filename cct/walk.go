@@ -29,13 +29,13 @@ func (t *Tree[K]) Walk(compare func(a, b NodeID) int, visit func(NodeID, Node[K]
 // their keys, so that nothing depends on the order of samples.
 func (t *Tree[K]) Heaviest(totals []uint64, compare func(a, b K) int) func(a, b NodeID) int {
 	return func(a, b NodeID) int {
-		return cmp.Or(cmp.Compare(totals[b], totals[a]), compare(t.nodes[a].key, t.nodes[b].key))
+		return cmp.Or(cmp.Compare(totals[b], totals[a]), compare(t.nodes.at(a).key, t.nodes.at(b).key))
 	}
 }
 
 // ByKey orders siblings for Walk by compare of their keys.
 func (t *Tree[K]) ByKey(compare func(a, b K) int) func(a, b NodeID) int {
-	return func(a, b NodeID) int { return compare(t.nodes[a].key, t.nodes[b].key) }
+	return func(a, b NodeID) int { return compare(t.nodes.at(a).key, t.nodes.at(b).key) }
 }
 
 // traverse calls enter on the way down and leave on the way up for every node but Root, siblings in
@@ -44,19 +44,19 @@ func (t *Tree[K]) traverse(enter, leave func(NodeID)) {
 	if t.Len() == 0 {
 		return
 	}
-	for id := t.nodes[Root].first; id != Root; {
+	for id := t.nodes.at(Root).first; id != Root; {
 		enter(id)
-		if first := t.nodes[id].first; first != Root {
+		if first := t.nodes.at(id).first; first != Root {
 			id = first
 			continue
 		}
 		for id != Root {
 			leave(id)
-			if next := t.nodes[id].next; next != Root {
+			if next := t.nodes.at(id).next; next != Root {
 				id = next
 				break
 			}
-			id = t.nodes[id].parent
+			id = t.nodes.at(id).parent
 		}
 	}
 }
