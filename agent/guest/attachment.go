@@ -210,8 +210,9 @@ func (rs *Resolver) attach(p *Process, lib *proc.Mapping) (*VM, error) {
 	}
 	g := &VM{
 		Guest: vm, Memory: mem, direct: direct, Kernel: k, runtime: im.runtime, records: records, pid: p.PID,
-		refresh: retry.Backoff{First: 100 * time.Millisecond},
-		mapping: unique.Make(symbol.Mapping{File: jitFile(im.runtime), Start: k.CodeLow, Limit: k.CodeHigh}),
+		refresh:     retry.Backoff{First: 100 * time.Millisecond},
+		mapping:     unique.Make(symbol.Mapping{File: jitFile(im.runtime), Start: k.CodeLow, Limit: k.CodeHigh}),
+		interpreter: unique.Make(symbol.Mapping{File: interpreterPrefix + im.runtime.Title() + "]"}),
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()

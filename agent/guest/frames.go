@@ -9,26 +9,25 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/vmruntime"
 )
 
-// vmName is what profiles show for a place that the VM names with these frames. Code is the mapping
-// of compiled code.
-func vmName(frames []vmruntime.Frame, site vmruntime.Site, code unique.Handle[symbol.Mapping]) (n Name) {
+// vmName is what profiles show for a place in that mapping that the VM names with these frames.
+func vmName(frames []vmruntime.Frame, site vmruntime.Site, mapping unique.Handle[symbol.Mapping]) (n Name) {
 	for i, f := range frames {
 		if f.Approximate {
 			n.BCIs = append(n.BCIs, -1)
-			n.Symbols = append(n.Symbols, symbol.Intern(inlinedIn(f, site, code)))
+			n.Symbols = append(n.Symbols, symbol.Intern(inlinedIn(f, site, mapping)))
 		}
 		n.Enters = n.Enters || i == 0 && f.Enters && site.Kind == vmruntime.Interpreted
 		f.Approximate = false
 		n.BCIs = append(n.BCIs, int32(f.BCI))
-		n.Symbols = append(n.Symbols, symbol.Intern(vmFrame(f, i < len(frames)-1, site, code)))
+		n.Symbols = append(n.Symbols, symbol.Intern(vmFrame(f, i < len(frames)-1, site, mapping)))
 	}
 	return n
 }
 
 // inlinedIn stands for code of a method, or of one that was inlined in it: the VM does not say
 // which.
-func inlinedIn(f vmruntime.Frame, site vmruntime.Site, code unique.Handle[symbol.Mapping]) symbol.Frame {
-	out := vmFrame(f, true, site, code)
+func inlinedIn(f vmruntime.Frame, site vmruntime.Site, mapping unique.Handle[symbol.Mapping]) symbol.Frame {
+	out := vmFrame(f, true, site, mapping)
 	out.Function = "[inlined in " + f.Function + "]"
 	out.SystemName, out.File, out.Line = out.Function, "", 0
 	return out
@@ -36,14 +35,14 @@ func inlinedIn(f vmruntime.Frame, site vmruntime.Site, code unique.Handle[symbol
 
 // vmFrame is a frame of the VM as profiles show it. It has no address: that differs from one run to
 // the next, and would make many frames of a line.
-func vmFrame(f vmruntime.Frame, inlined bool, site vmruntime.Site, code unique.Handle[symbol.Mapping]) symbol.Frame {
+func vmFrame(f vmruntime.Frame, inlined bool, site vmruntime.Site, mapping unique.Handle[symbol.Mapping]) symbol.Frame {
 	out := symbol.Frame{
 		Function: f.Function, SystemName: f.Function + f.Signature, File: f.File, Line: f.Line,
-		Kind: symbol.KindJIT, Inlined: inlined, Approximate: f.Approximate, Mapping: code,
+		Kind: symbol.KindJIT, Inlined: inlined, Approximate: f.Approximate, Mapping: mapping,
 	}
 	switch site.Kind {
 	case vmruntime.Interpreted:
-		out.Kind, out.Mapping = symbol.KindInterpreted, interpreterMapping(code)
+		out.Kind = symbol.KindInterpreted
 	case vmruntime.Stub:
 		out.Kind = symbol.KindStub
 	}
@@ -61,11 +60,6 @@ var noMapping = unique.Make(symbol.Mapping{})
 
 // jitFile is the file in mappings of code that a VM of that runtime has compiled: [jit:HotSpot].
 func jitFile(r bridge.Runtime) string { return jitPrefix + r.Title() + "]" }
-
-// interpreterMapping is where interpreted frames are of the VM whose code is in that mapping.
-func interpreterMapping(code unique.Handle[symbol.Mapping]) unique.Handle[symbol.Mapping] {
-	return unique.Make(symbol.Mapping{File: interpreterPrefix + strings.TrimPrefix(code.Value().File, jitPrefix)})
-}
 
 // methodMapping is the mapping of methods of the VM whose code is in that mapping.
 func methodMapping(code unique.Handle[symbol.Mapping]) unique.Handle[symbol.Mapping] {

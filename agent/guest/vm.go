@@ -19,16 +19,17 @@ import (
 // A VM is an attached VM: the kernel side can walk its stacks. It belongs to the worker that has
 // its process.
 type VM struct {
-	Guest   vmruntime.Process // names what is found there; As returns what else it can do
-	runtime bridge.Runtime
-	records bridge.VM           // what is announced to the kernel side
-	Memory  *proc.Memory        // memory of the process
-	direct  *proc.Direct        // the same, as Guest reads it
-	Kernel  *bpf.HotspotProcess // what was announced to the kernel side
-	refresh retry.Backoff       // back-off until all kinds of code have been seen
-	mapping unique.Handle[symbol.Mapping]
-	index   codeIndex
-	places  map[place]Name // names of places in compiled code, maxPlaces at most
+	Guest       vmruntime.Process // names what is found there; As returns what else it can do
+	runtime     bridge.Runtime
+	records     bridge.VM           // what is announced to the kernel side
+	Memory      *proc.Memory        // memory of the process
+	direct      *proc.Direct        // the same, as Guest reads it
+	Kernel      *bpf.HotspotProcess // what was announced to the kernel side
+	refresh     retry.Backoff       // back-off until all kinds of code have been seen
+	mapping     unique.Handle[symbol.Mapping]
+	interpreter unique.Handle[symbol.Mapping] // that of interpreted frames
+	index       codeIndex
+	places      map[place]Name // names of places in compiled code, maxPlaces at most
 
 	complete bool          // nothing of its attachment was left for later
 	more     time.Duration // CLOCK_MONOTONIC: when that goes on

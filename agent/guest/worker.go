@@ -461,7 +461,11 @@ func (rs *Resolver) nameVMFrame(p *Process, r Wanted) Name {
 		return Name{Symbols: []symbol.Symbol{symbol.Intern(f)}, Unknown: true}
 	}
 	rs.firstNamed.CompareAndSwap(0, int64(proc.Monotonic()-rs.began))
-	n := vmName(frames, site, p.codeMapping(g, site, frames))
+	mapping := g.interpreter
+	if site.Kind != vmruntime.Interpreted {
+		mapping = p.codeMapping(g, site, frames)
+	}
+	n := vmName(frames, site, mapping)
 	g.keep(site, n)
 	return n
 }

@@ -12,8 +12,8 @@ import (
 // this costs more than the read. It is for goroutines that can be replaced: one whose read hangs is
 // given up, and a new one takes its place.
 //
-// It only reads pages that were there some milliseconds ago, of a process that answered such reads before,
-// while no read of any process hangs. All other reads are the Memory's. So a read hangs only if the
+// It only reads pages that were there some seconds ago, of a process that answered such reads
+// before, while no read of any process hangs. All other reads are the Memory's. So a read hangs only if the
 // process takes a page away at the right moment, or keeps its memory map locked. Deadlines,
 // quarantine and counts are those of the pool.
 //
@@ -34,7 +34,7 @@ var _ vmruntime.Memory = (*Direct)(nil)
 func NewDirect(m *Memory, lost func()) *Direct { return &Direct{Memory: m, lost: lost} }
 
 // Set says whether the goroutine that reads from now on can be replaced.
-func (d *Direct) Set(on bool) { d.on, d.seen.since = on, time.Time{} }
+func (d *Direct) Set(on bool) { d.on = on }
 
 // Read is Memory.Read.
 func (d *Direct) Read(addr uint64, p []byte) error {

@@ -194,8 +194,9 @@ func (m *Memory) alive() error {
 // maxIovecs is UIO_MAXIOV of include/uapi/linux/uio.h: the ranges that one process_vm_readv takes.
 const maxIovecs = 1024
 
-// maxKept is the largest buffer that is kept for the next batch.
-const maxKept = 64 << 10
+// maxKept is the largest buffer that is kept for the next batch. The collector takes it if there is
+// none for a while.
+const maxKept = 512 << 10
 
 // A batch reads into memory of its own, because an abandoned read may go on long after its caller
 // has gone, and must not write to what that caller has since used for something else.
@@ -299,14 +300,15 @@ const (
 // errAbsent: some of the pages have to be supplied.
 var errAbsent = errors.New("pages are not in memory")
 
-// seenPages are pages that were in memory a moment ago. The zero value has none.
+// seenPages are pages that were in memory not long ago. The zero value has none.
 type seenPages struct {
-	pages [512]uint64 // by their lowest bits: number of the page, plus 1
+	pages [2048]uint64 // by their lowest bits: number of the page, plus 1
 	since time.Time   // when the first of them was seen
 }
 
-// seenFor is how long a page counts as being in memory.
-const seenFor = 50 * time.Millisecond
+// seenFor is how long a page counts as being in memory. A process that takes it away meanwhile, and
+// lets nobody supply it, costs the worker that reads it: see Direct.
+const seenFor = 10 * time.Second
 
 // begin forgets pages that were seen too long ago.
 func (s *seenPages) begin(now time.Time) {
