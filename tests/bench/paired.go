@@ -32,14 +32,25 @@ type pairedLoad struct {
 	name  string
 	rate  int // samples a second of each CPU
 	build bool
+	after time.Duration // how long the agents have recorded before
 }
 
 // String is the load in a table.
-func (l pairedLoad) String() string { return fmt.Sprintf("%s, %d Hz", l.name, l.rate) }
+func (l pairedLoad) String() string {
+	text := fmt.Sprintf("%s, %d Hz", l.name, l.rate)
+	if l.after > namingTime {
+		text += fmt.Sprintf(", after %v", l.after)
+	}
+	return text
+}
+
+// namingTime is how long the agents name what is running, at least.
+const namingTime = time.Second
 
 var pairedLoads = []pairedLoad{
 	{name: strings.Join(busyGuests, " and "), rate: busyRate},
 	{name: strings.Join(busyGuests, " and "), rate: usualRate},
+	{name: strings.Join(busyGuests, " and "), rate: usualRate, after: time.Minute},
 	{name: "two compilations of C, again and again", rate: busyRate, build: true},
 }
 
@@ -116,7 +127,7 @@ func (b bench) pair(ctx context.Context, load pairedLoad, guests []*suite.Guest)
 	if load.build {
 		work = compileFor
 	}
-	if err := work(time.Second); err != nil { // names what is running
+	if err := work(max(load.after, namingTime)); err != nil {
 		return costs, errors.Join(err, stopRuns(runs[:]))
 	}
 	costs[0], err = during(runs[0], func() (err error) {
