@@ -17,7 +17,7 @@
 //	timing      timings of invocations and loops. invocation: whole invocations of one method
 //
 // Headers are shared: walk.bpf.h is the loop over frames of all kinds, with hotspot.bpf.h, native.bpf.h,
-// interpreter.bpf.h, php.bpf.h and segment.bpf.h for one kind each; intern.bpf.h has the whole stack of
+// interpreter.bpf.h, php.bpf.h and codeblob.bpf.h for one kind each; intern.bpf.h has the whole stack of
 // a sample, context.bpf.h, with chain.bpf.h and partial.bpf.h, less of it; sample.bpf.h and
 // observe.bpf.h write records; scratch.bpf.h is a CPU's working memory. Headers without .bpf in their
 // names define records and tables that Go also uses.

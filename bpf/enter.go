@@ -6,7 +6,7 @@ import (
 	"github.com/cilium/ebpf"
 )
 
-// Types of the object of monitor enters. Layouts and units: enter.bpf.h.
+// Types of the object of monitor enters. Layouts and units: monitorenter.bpf.h.
 type (
 	MonitorWatch = EnterEnterWatch
 	EnterSite    = EnterEnterSite

@@ -1,7 +1,8 @@
 //go:build ignore
 
 // Command generate compiles the BPF programs and writes their Go types: go generate runs it at the
-// root of the repository.
+// root of the repository. Sources in the rooms of bpf name headers with their room
+// ("walk/frames.bpf.h"), and what is made of them goes to bpf itself.
 package main
 
 import (
@@ -24,8 +25,6 @@ type object struct {
 	// Global says that constants of its enums have no prefix of their own. One object of a package
 	// may.
 	global bool
-	// Include is a directory of headers, in addition to the source's own.
-	include string
 }
 
 // atomics is the first version with atomic operations that return what was there before.
@@ -33,113 +32,113 @@ const atomics = "v3"
 
 var objects = []object{
 	{
-		name: "Profile", source: "bpf/profile.bpf.c", cpu: atomics, global: true,
+		name: "Profile", source: "bpf/sample/profile.bpf.c", cpu: atomics, global: true,
 		types: "event_kind walk_end frame_kind sample_flags counter hotspot_flags event_header sample " +
 			"process_event call_engine call named_call hotspot_process code_heap short_sample " +
 			"suffix_tags seen_method known_thread known_thread_key",
 	},
 	{
-		name: "KernelTick", source: "bpf/kerneltick.bpf.c", cpu: atomics,
+		name: "KernelTick", source: "bpf/sample/kerneltick.bpf.c", cpu: atomics,
 	},
 	{
-		name: "Context", source: "bpf/context.bpf.c", cpu: atomics,
+		name: "Context", source: "bpf/sample/context.bpf.c", cpu: atomics,
 		types: "context_mode shared_stack chain_rate link_tags",
 	},
 	{
-		name: "CodeMap", source: "bpf/codemap.bpf.c", cpu: atomics, global: true,
+		name: "CodeMap", source: "bpf/event/codemap.bpf.c", cpu: atomics, global: true,
 		types: "operand_kind code_load operand load_site",
 	},
 	{
-		name: "Probe", source: "bpf/probe.bpf.c", cpu: atomics,
+		name: "Probe", source: "bpf/event/probe.bpf.c", cpu: atomics,
 		types: "observation probe probe_count stranger hotspot_heap counted_class class_count name_site pause_cause " +
 			"ended_thread lock_key lock_wait wait_begin " +
 			"observed seen_flags heap_place heap_flags value_operand value_form probed_value probed_values " +
 			"virtual_thread frozen frozen_kind virtual_count",
 	},
 	{
-		name: "Fault", source: "bpf/fault.bpf.c", cpu: atomics,
+		name: "Fault", source: "bpf/event/fault.bpf.c", cpu: atomics,
 	},
 	{
-		name: "OffCPU", source: "bpf/offcpu.bpf.c", cpu: atomics,
+		name: "OffCPU", source: "bpf/wait/offcpu.bpf.c", cpu: atomics,
 		types: "away wait_values away_state waker_values waker_flags",
 	},
 	{
-		name: "RunTime", source: "bpf/runtime.bpf.c", cpu: atomics, types: "thread_run thread_end",
+		name: "RunTime", source: "bpf/sample/runtime.bpf.c", cpu: atomics, types: "thread_run thread_end",
 	},
 	{
-		name: "Waiting", source: "bpf/waiting.bpf.c", cpu: atomics,
+		name: "Waiting", source: "bpf/wait/waiting.bpf.c", cpu: atomics,
 	},
 	{
-		name: "Enter", source: "bpf/enter.bpf.c", cpu: atomics,
+		name: "Enter", source: "bpf/lock/monitorenter.bpf.c", cpu: atomics,
 		types: "watch enter_watch enter_site enter_hit",
 	},
 	{
-		name: "Listener", source: "bpf/listener.bpf.c", cpu: atomics,
+		name: "Listener", source: "bpf/call/listener.bpf.c", cpu: atomics,
 		types: "watch listener_hit listener_watch",
 	},
 	{
-		name: "Timing", source: "bpf/timing.bpf.c", cpu: atomics,
+		name: "Timing", source: "bpf/call/timing/timing.bpf.c", cpu: atomics,
 		types: "watch timing_watch timed timed_thread timing_mode timing_loss operand",
 	},
 	{
-		name: "Invocation", source: "bpf/invocation.bpf.c", cpu: atomics,
+		name: "Invocation", source: "bpf/call/timing/invocation.bpf.c", cpu: atomics,
 		types: "followed invocation invocation_counts inside invocation_end",
 	},
 	{
-		name: "Branch", source: "bpf/branch.bpf.c",
+		name: "Branch", source: "bpf/call/branch.bpf.c",
 		types: "branch_cost branch_rate",
 	},
 	{
-		name: "Exact", source: "bpf/exact.bpf.c", cpu: atomics,
+		name: "Exact", source: "bpf/call/exact/exact.bpf.c", cpu: atomics,
 		types: "exact_counter new_method exact_node exact_edge exact_method exact_thread exact_objects_key " +
 			"exact_objects",
 	},
 	{
-		name: "Usdt", source: "bpf/usdt.bpf.c", cpu: atomics,
+		name: "Usdt", source: "bpf/call/usdt.bpf.c", cpu: atomics,
 		types: "usdt_mode usdt_dialect usdt_action usdt_probe usdt_guest usdt_notice usdt_rate usdt_site " +
 			"usdt_edge operand",
 	},
 	{
-		name: "Burst", source: "bpf/burst.bpf.c", cpu: atomics,
+		name: "Burst", source: "bpf/call/burst.bpf.c", cpu: atomics,
 		types: "burst_probe vmprof_page vmprof_slot burst_guest burst_rate burst_cost operand burst_site",
 	},
 	{
-		name: "WalkTest", source: "bpf/walk_test.bpf.c", cpu: atomics, test: true,
+		name: "WalkTest", source: "bpf/walk/walk_test.bpf.c", cpu: atomics, test: true,
 		types: "request blob_kind",
 	},
 	{
-		name: "ContextTest", source: "bpf/context_test.bpf.c", cpu: atomics, test: true,
+		name: "ContextTest", source: "bpf/sample/context_test.bpf.c", cpu: atomics, test: true,
 	},
 	{
-		name: "ThinTest", source: "bpf/thin_test.bpf.c", cpu: atomics, test: true,
+		name: "ThinTest", source: "bpf/sample/thin_test.bpf.c", cpu: atomics, test: true,
 		types: "thin_request",
 	},
 	{
-		name: "UsdtTest", source: "bpf/usdt_test.bpf.c", cpu: atomics, test: true,
+		name: "UsdtTest", source: "bpf/call/usdt_test.bpf.c", cpu: atomics, test: true,
 		types: "usdt_request usdt_guest usdt_rate usdt_notice usdt_probe usdt_edge usdt_site operand",
 	},
 	{
-		name: "BurstTest", source: "bpf/burst_test.bpf.c", cpu: atomics, test: true,
+		name: "BurstTest", source: "bpf/call/burst_test.bpf.c", cpu: atomics, test: true,
 		types: "burst_request burst_guest burst_rate burst_cost vmprof_slot vmprof_page",
 	},
 	{
-		name: "ListenerTest", source: "bpf/listener_test.bpf.c", cpu: atomics, test: true,
+		name: "ListenerTest", source: "bpf/call/listener_test.bpf.c", cpu: atomics, test: true,
 		types: "listener_request watch listener_hit listener_watch",
 	},
 	{
-		name: "ExactTest", source: "bpf/exact_test.bpf.c", cpu: atomics, test: true,
+		name: "ExactTest", source: "bpf/call/exact/exact_test.bpf.c", cpu: atomics, test: true,
 		types: "registers",
 	},
 	{
-		name: "BranchTest", source: "bpf/branch_test.bpf.c", test: true,
+		name: "BranchTest", source: "bpf/call/branch_test.bpf.c", test: true,
 		types: "branch_request branch_cost branch_rate",
 	},
 	{
-		name: "InvocationTest", source: "bpf/invocation_test.bpf.c", cpu: atomics, test: true,
+		name: "InvocationTest", source: "bpf/call/timing/invocation_test.bpf.c", cpu: atomics, test: true,
 		types: "invocation_request followed inside invocation_counts",
 	},
 	{
-		name: "Replay", source: "tests/exactcalls/replay.bpf.c", cpu: atomics, include: "bpf",
+		name: "Replay", source: "tests/exactcalls/replay.bpf.c", cpu: atomics,
 		types: "replay_call",
 	},
 }
@@ -155,11 +154,11 @@ func main() {
 
 // generate compiles an object with bpf2go.
 func (o object) generate() error {
-	dir := filepath.Dir(o.source)
-	cflags := "-O2 -g -Wall -Werror -I/usr/include/x86_64-linux-gnu"
-	if o.include != "" {
-		cflags += " -I" + o.include
+	dir, _, inRoom := strings.Cut(o.source, "/")
+	if dir != "bpf" || !inRoom { // an object of a package of its own stays with its source
+		dir = filepath.Dir(o.source)
 	}
+	cflags := "-O2 -g -Wall -Werror -Ibpf -I/usr/include/x86_64-linux-gnu"
 	args := []string{"tool", "bpf2go", "-output-dir", dir, "-go-package", filepath.Base(dir), "-tags", "linux",
 		"-cc", "clang-19", "-strip", "llvm-strip-19", "-cflags", cflags}
 	if o.test {

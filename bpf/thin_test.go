@@ -14,7 +14,7 @@ import (
 func TestThinning(t *testing.T) {
 	const (
 		runs   = 16
-		whole  = 1 << 32 // WHOLE of thin.bpf.h
+		whole  = 1 << 32 // WHOLE of thinning.bpf.h
 		chance = 1e-9    // probability that a test of a right program fails, for each bound
 	)
 	spec, err := LoadThinTest()

@@ -24,7 +24,7 @@ type meter struct {
 	objects *bpf.Objects // only its counters; nil of a program that counts nothing
 }
 
-// Names in bpf/profile.bpf.c.
+// Names in bpf/sample/profile.bpf.c.
 const (
 	tickName     = "tick"
 	countersName = "counters"

@@ -243,7 +243,7 @@ func (b bench) recordSwitches(ctx context.Context, w worker, amount int, timed b
 // errNoWaits says that nothing was followed.
 var errNoWaits = errors.New("no wait was seen")
 
-// switchPrograms run at switches: bpf/offcpu.bpf.c. The kernel cuts names.
+// switchPrograms run at switches: bpf/wait/offcpu.bpf.c. The kernel cuts names.
 var switchPrograms = []string{"thread_leaves", "thread_switche", "thread_goes_on", "thread_switched"}
 
 // timeSwitches returns how long the programs of the scheduler that a process holds run while

@@ -2,8 +2,8 @@
 
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /* Counts the calls that arrive at hardware breakpoints, by where they were made. */
-#include "callsite.bpf.h"
-#include "maps.bpf.h"
+#include "call/callsite.bpf.h"
+#include "kernel/maps.bpf.h"
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 

@@ -5,7 +5,7 @@
 // that sleep often:
 //
 //   - If the CPU is idle, the scheduler counts from the wake-up on, in the timer's interrupt, and not from when the thread comes to the CPU. What lies
-//     between, some 8 µs on a small virtual machine, is measured (bpf/runtime.bpf.c). It is the row [waking], but for the part of it for which there are
+//     between, some 8 µs on a small virtual machine, is measured (bpf/sample/runtime.bpf.c). It is the row [waking], but for the part of it for which there are
 //     samples: ticks that were due while interrupts were off come at the end of the switch (finish_task_switch).
 //   - A thread that waits for a time sets the timer of its CPU, which takes some 8 µs where the host has to do it, and only if no tick is due before the
 //     wait ends: so no tick sees it. It is measured likewise, and a part of [waking].

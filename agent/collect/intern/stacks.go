@@ -1,5 +1,5 @@
 // Package intern completes samples that refer to earlier ones for the outermost frames of their
-// stacks, as most do (bpf/intern.bpf.h).
+// stacks, as most do (bpf/sample/intern.bpf.h).
 //
 //	stacks, err := intern.New(kernel, log)
 //	err = stacks.Full(raw, &sample)  // a record that others may refer to
