@@ -8,9 +8,9 @@ import (
 
 // Types of the object of monitor enters. Layouts and units: monitorenter.bpf.h.
 type (
-	MonitorWatch = EnterEnterWatch
-	EnterSite    = EnterEnterSite
-	EnterHit     = EnterEnterHit
+	MonitorWatch = MonitorEnterEnterWatch
+	EnterSite    = MonitorEnterEnterSite
+	EnterHit     = MonitorEnterEnterHit
 )
 
 // Bounds of the kernel side of monitor enters.
@@ -26,8 +26,8 @@ const enterRingBytes = 1 << 18
 // LoadEnters loads the program behind breakpoints on monitor enters next to o. heaps are those of
 // the VMs, as in ProbeObjects. The stream and the counters of the object are its own. The caller
 // closes it before o.
-func (o *Objects) LoadEnters(heaps *ebpf.Map) (*EnterObjects, error) {
-	spec, err := LoadEnter()
+func (o *Objects) LoadEnters(heaps *ebpf.Map) (*MonitorEnterObjects, error) {
+	spec, err := LoadMonitorEnter()
 	if err != nil {
 		return nil, fmt.Errorf("read object of monitor enters: %w", err)
 	}
@@ -40,7 +40,7 @@ func (o *Objects) LoadEnters(heaps *ebpf.Map) (*EnterObjects, error) {
 	for name, m := range shared {
 		spec.Maps[name].MaxEntries = m.MaxEntries()
 	}
-	var enters EnterObjects
+	var enters MonitorEnterObjects
 	err = spec.Variables["java_only"].Set(true)
 	if err == nil {
 		err = spec.LoadAndAssign(&enters, o.collection(shared))

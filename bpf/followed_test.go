@@ -156,7 +156,7 @@ func TestKernelWaitsSkipped(t *testing.T) {
 	w.balanced(t)
 	n = 0
 	for _, s := range w.waits(t) {
-		if s.tid == again && s.state == AwayBlocked {
+		if s.tid == again && s.state == OffCPUBlocked {
 			n++
 		}
 	}

@@ -53,14 +53,14 @@ var objects = []object{
 		types: "observation probe probe_count stranger hotspot_heap counted_class class_count name_site pause_cause " +
 			"ended_thread lock_key lock_wait wait_begin " +
 			"observed seen_flags heap_place heap_flags value_operand value_form probed_value probed_values " +
-			"virtual_thread frozen frozen_kind virtual_count",
+			"virtual_thread unmounted_wait unmounted_kind virtual_count",
 	},
 	{
 		name: "Fault", source: "bpf/event/fault.bpf.c", cpu: atomics,
 	},
 	{
 		name: "OffCPU", source: "bpf/wait/offcpu.bpf.c", cpu: atomics,
-		types: "away wait_values away_state waker_values waker_flags",
+		types: "off_cpu_thread wait_values off_cpu_state waker_values waker_flags",
 	},
 	{
 		name: "RunTime", source: "bpf/sample/runtime.bpf.c", cpu: atomics, types: "thread_run thread_end",
@@ -69,7 +69,7 @@ var objects = []object{
 		name: "Waiting", source: "bpf/wait/waiting.bpf.c", cpu: atomics,
 	},
 	{
-		name: "Enter", source: "bpf/lock/monitorenter.bpf.c", cpu: atomics,
+		name: "MonitorEnter", source: "bpf/lock/monitorenter.bpf.c", cpu: atomics,
 		types: "watch enter_watch enter_site enter_hit",
 	},
 	{
@@ -82,7 +82,7 @@ var objects = []object{
 	},
 	{
 		name: "Invocation", source: "bpf/call/timing/invocation.bpf.c", cpu: atomics,
-		types: "followed invocation invocation_counts inside invocation_end",
+		types: "followed invocation invocation_counts open_invocation invocation_end",
 	},
 	{
 		name: "Branch", source: "bpf/call/branch.bpf.c",
@@ -135,7 +135,7 @@ var objects = []object{
 	},
 	{
 		name: "InvocationTest", source: "bpf/call/timing/invocation_test.bpf.c", cpu: atomics, test: true,
-		types: "invocation_request followed inside invocation_counts",
+		types: "invocation_request followed open_invocation invocation_counts",
 	},
 	{
 		name: "Replay", source: "tests/exactcalls/replay.bpf.c", cpu: atomics,

@@ -36,9 +36,9 @@ func TestKernelWaitsInside(t *testing.T) {
 				out, outEnds := onThread(t, wait)
 				other, otherEnds := onThread(t, wait) // the thread before it with its id was inside
 				born := w.known(t)[in].Born
-				for tid, of := range map[uint32]Inside{in: {Born: born, Time: 1}, out: {Born: w.known(t)[out].Born},
+				for tid, of := range map[uint32]OpenInvocation{in: {Born: born, Time: 1}, out: {Born: w.known(t)[out].Born},
 					other: {Born: born - 1, Time: 1}} {
-					if err := w.objects.ThreadsInside.Put(tid, of); err != nil {
+					if err := w.objects.OpenInvocations.Put(tid, of); err != nil {
 						t.Fatal(err)
 					}
 				}

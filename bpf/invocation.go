@@ -11,7 +11,7 @@ import (
 // Types of the object of invocations. Layouts and units: invocation.bpf.h.
 type (
 	Followed         = InvocationFollowed
-	Inside           = InvocationInside
+	OpenInvocation   = InvocationOpenInvocation
 	InvocationCounts = InvocationInvocationCounts
 	Invocation       = InvocationInvocation
 )
@@ -29,10 +29,10 @@ const FollowedAddresses = 4
 // Records go to the event stream.
 type Invocations struct {
 	Breakpoint *ebpf.Program  `ebpf:"invocation_breakpoint"`
-	Code       *ebpf.Map      `ebpf:"followed_code"`   // Followed by pid
-	Sums       *ebpf.Map      `ebpf:"invocation_sums"` // InvocationCounts by pid
-	Threads    *ebpf.Map      `ebpf:"threads_inside"`  // Inside by tid
-	Least      *ebpf.Variable `ebpf:"least_length"`    // ns: shorter invocations have no record
+	Code       *ebpf.Map      `ebpf:"followed_code"`    // Followed by pid
+	Sums       *ebpf.Map      `ebpf:"invocation_sums"`  // InvocationCounts by pid
+	Threads    *ebpf.Map      `ebpf:"open_invocations"` // OpenInvocation by tid
+	Least      *ebpf.Variable `ebpf:"least_length"`     // ns: shorter invocations have no record
 }
 
 // LoadInvocations loads the program next to o. Close comes before that of o. Waits, if they are not
@@ -44,7 +44,7 @@ func (o *Objects) LoadInvocations(waits *OffCPU) (*Invocations, error) {
 	}
 	var shared map[string]*ebpf.Map
 	if waits != nil {
-		shared = map[string]*ebpf.Map{"threads_inside": waits.objects.ThreadsInside}
+		shared = map[string]*ebpf.Map{"open_invocations": waits.objects.OpenInvocations}
 	}
 	var i Invocations
 	if err := o.loadBeside(spec, &i, shared); err != nil {

@@ -68,7 +68,7 @@ func TestKernelInvocations(t *testing.T) {
 			runtime.LockOSThread() // what a thread is in is the thread's
 			defer runtime.UnlockOSThread()
 			pid, tid := uint32(os.Getpid()), uint32(unix.Gettid())
-			_ = o.ThreadsInside.Delete(tid) // remainder of the test before
+			_ = o.OpenInvocations.Delete(tid) // remainder of the test before
 			if err := o.FollowedCode.Put(pid, &InvocationTestFollowed{StartTicks: startTicks(t),
 				Addresses: [FollowedAddresses]uint64{entry, exit}, Entries: 1, Generation: 1}); err != nil {
 				t.Fatal(err)

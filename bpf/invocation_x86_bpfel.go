@@ -21,18 +21,6 @@ type InvocationFollowed struct {
 	Generation uint32
 }
 
-type InvocationInside struct {
-	_          structs.HostLayout
-	Born       uint64
-	Time       uint64
-	Sp         uint64
-	Back       uint64
-	Ran        uint64
-	Waited     uint64
-	Pid        uint32
-	Generation uint32
-}
-
 type InvocationInvocation struct {
 	_      structs.HostLayout
 	Header struct {
@@ -76,6 +64,18 @@ const (
 	InvocationInvocationEndINVOCATION_UNWOUND  InvocationInvocationEnd = 1
 )
 
+type InvocationOpenInvocation struct {
+	_          structs.HostLayout
+	Born       uint64
+	Time       uint64
+	Sp         uint64
+	Back       uint64
+	Ran        uint64
+	Waited     uint64
+	Pid        uint32
+	Generation uint32
+}
+
 // Names of all BPF objects in the ELF.
 //
 // Used for safe lookups in a Collection or CollectionSpec.
@@ -87,15 +87,15 @@ const (
 	InvocationMapFollowedCode           = "followed_code"
 	InvocationMapInvocationSums         = "invocation_sums"
 	InvocationMapNmiEvents              = "nmi_events"
+	InvocationMapOpenInvocations        = "open_invocations"
 	InvocationMapPids                   = "pids"
 	InvocationMapProcesses              = "processes"
-	InvocationMapThreadsInside          = "threads_inside"
 	InvocationProgInvocationBreakpoint  = "invocation_breakpoint"
 	InvocationVarExportFollowed         = "export_followed"
-	InvocationVarExportInside           = "export_inside"
 	InvocationVarExportInvocation       = "export_invocation"
 	InvocationVarExportInvocationCounts = "export_invocation_counts"
 	InvocationVarExportInvocationEnd    = "export_invocation_end"
+	InvocationVarExportOpenInvocation   = "export_open_invocation"
 	InvocationVarFilterByPid            = "filter_by_pid"
 	InvocationVarLeastLength            = "least_length"
 )
@@ -149,16 +149,16 @@ type InvocationProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type InvocationMapSpecs struct {
-	Counters       *ebpf.MapSpec `ebpf:"counters"`
-	EndedPids      *ebpf.MapSpec `ebpf:"ended_pids"`
-	Epochs         *ebpf.MapSpec `ebpf:"epochs"`
-	Events         *ebpf.MapSpec `ebpf:"events"`
-	FollowedCode   *ebpf.MapSpec `ebpf:"followed_code"`
-	InvocationSums *ebpf.MapSpec `ebpf:"invocation_sums"`
-	NmiEvents      *ebpf.MapSpec `ebpf:"nmi_events"`
-	Pids           *ebpf.MapSpec `ebpf:"pids"`
-	Processes      *ebpf.MapSpec `ebpf:"processes"`
-	ThreadsInside  *ebpf.MapSpec `ebpf:"threads_inside"`
+	Counters        *ebpf.MapSpec `ebpf:"counters"`
+	EndedPids       *ebpf.MapSpec `ebpf:"ended_pids"`
+	Epochs          *ebpf.MapSpec `ebpf:"epochs"`
+	Events          *ebpf.MapSpec `ebpf:"events"`
+	FollowedCode    *ebpf.MapSpec `ebpf:"followed_code"`
+	InvocationSums  *ebpf.MapSpec `ebpf:"invocation_sums"`
+	NmiEvents       *ebpf.MapSpec `ebpf:"nmi_events"`
+	OpenInvocations *ebpf.MapSpec `ebpf:"open_invocations"`
+	Pids            *ebpf.MapSpec `ebpf:"pids"`
+	Processes       *ebpf.MapSpec `ebpf:"processes"`
 }
 
 // InvocationVariableSpecs contains global variables before they are loaded into the kernel.
@@ -166,10 +166,10 @@ type InvocationMapSpecs struct {
 // It can be passed ebpf.CollectionSpec.Assign.
 type InvocationVariableSpecs struct {
 	ExportFollowed         *ebpf.VariableSpec `ebpf:"export_followed"`
-	ExportInside           *ebpf.VariableSpec `ebpf:"export_inside"`
 	ExportInvocation       *ebpf.VariableSpec `ebpf:"export_invocation"`
 	ExportInvocationCounts *ebpf.VariableSpec `ebpf:"export_invocation_counts"`
 	ExportInvocationEnd    *ebpf.VariableSpec `ebpf:"export_invocation_end"`
+	ExportOpenInvocation   *ebpf.VariableSpec `ebpf:"export_open_invocation"`
 	FilterByPid            *ebpf.VariableSpec `ebpf:"filter_by_pid"`
 	LeastLength            *ebpf.VariableSpec `ebpf:"least_length"`
 }
@@ -194,16 +194,16 @@ func (o *InvocationObjects) Close() error {
 //
 // It can be passed to LoadInvocationObjects or ebpf.CollectionSpec.LoadAndAssign.
 type InvocationMaps struct {
-	Counters       *ebpf.Map `ebpf:"counters"`
-	EndedPids      *ebpf.Map `ebpf:"ended_pids"`
-	Epochs         *ebpf.Map `ebpf:"epochs"`
-	Events         *ebpf.Map `ebpf:"events"`
-	FollowedCode   *ebpf.Map `ebpf:"followed_code"`
-	InvocationSums *ebpf.Map `ebpf:"invocation_sums"`
-	NmiEvents      *ebpf.Map `ebpf:"nmi_events"`
-	Pids           *ebpf.Map `ebpf:"pids"`
-	Processes      *ebpf.Map `ebpf:"processes"`
-	ThreadsInside  *ebpf.Map `ebpf:"threads_inside"`
+	Counters        *ebpf.Map `ebpf:"counters"`
+	EndedPids       *ebpf.Map `ebpf:"ended_pids"`
+	Epochs          *ebpf.Map `ebpf:"epochs"`
+	Events          *ebpf.Map `ebpf:"events"`
+	FollowedCode    *ebpf.Map `ebpf:"followed_code"`
+	InvocationSums  *ebpf.Map `ebpf:"invocation_sums"`
+	NmiEvents       *ebpf.Map `ebpf:"nmi_events"`
+	OpenInvocations *ebpf.Map `ebpf:"open_invocations"`
+	Pids            *ebpf.Map `ebpf:"pids"`
+	Processes       *ebpf.Map `ebpf:"processes"`
 }
 
 func (m *InvocationMaps) Close() error {
@@ -215,9 +215,9 @@ func (m *InvocationMaps) Close() error {
 		m.FollowedCode,
 		m.InvocationSums,
 		m.NmiEvents,
+		m.OpenInvocations,
 		m.Pids,
 		m.Processes,
-		m.ThreadsInside,
 	)
 }
 
@@ -226,10 +226,10 @@ func (m *InvocationMaps) Close() error {
 // It can be passed to LoadInvocationObjects or ebpf.CollectionSpec.LoadAndAssign.
 type InvocationVariables struct {
 	ExportFollowed         *ebpf.Variable `ebpf:"export_followed"`
-	ExportInside           *ebpf.Variable `ebpf:"export_inside"`
 	ExportInvocation       *ebpf.Variable `ebpf:"export_invocation"`
 	ExportInvocationCounts *ebpf.Variable `ebpf:"export_invocation_counts"`
 	ExportInvocationEnd    *ebpf.Variable `ebpf:"export_invocation_end"`
+	ExportOpenInvocation   *ebpf.Variable `ebpf:"export_open_invocation"`
 	FilterByPid            *ebpf.Variable `ebpf:"filter_by_pid"`
 	LeastLength            *ebpf.Variable `ebpf:"least_length"`
 }

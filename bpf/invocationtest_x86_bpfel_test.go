@@ -21,18 +21,6 @@ type InvocationTestFollowed struct {
 	Generation uint32
 }
 
-type InvocationTestInside struct {
-	_          structs.HostLayout
-	Born       uint64
-	Time       uint64
-	Sp         uint64
-	Back       uint64
-	Ran        uint64
-	Waited     uint64
-	Pid        uint32
-	Generation uint32
-}
-
 type InvocationTestInvocationCounts struct {
 	_        structs.HostLayout
 	Hits     uint64
@@ -55,6 +43,18 @@ type InvocationTestInvocationRequest struct {
 	Now uint64
 }
 
+type InvocationTestOpenInvocation struct {
+	_          structs.HostLayout
+	Born       uint64
+	Time       uint64
+	Sp         uint64
+	Back       uint64
+	Ran        uint64
+	Waited     uint64
+	Pid        uint32
+	Generation uint32
+}
+
 // Names of all BPF objects in the ELF.
 //
 // Used for safe lookups in a Collection or CollectionSpec.
@@ -66,14 +66,14 @@ const (
 	InvocationTestMapFollowedCode            = "followed_code"
 	InvocationTestMapInvocationSums          = "invocation_sums"
 	InvocationTestMapNmiEvents               = "nmi_events"
+	InvocationTestMapOpenInvocations         = "open_invocations"
 	InvocationTestMapPids                    = "pids"
 	InvocationTestMapProcesses               = "processes"
-	InvocationTestMapThreadsInside           = "threads_inside"
 	InvocationTestProgPlayHit                = "play_hit"
 	InvocationTestVarExportFollowed          = "export_followed"
-	InvocationTestVarExportInside            = "export_inside"
 	InvocationTestVarExportInvocationCounts  = "export_invocation_counts"
 	InvocationTestVarExportInvocationRequest = "export_invocation_request"
+	InvocationTestVarExportOpenInvocation    = "export_open_invocation"
 	InvocationTestVarFilterByPid             = "filter_by_pid"
 	InvocationTestVarLeastLength             = "least_length"
 )
@@ -127,16 +127,16 @@ type InvocationTestProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type InvocationTestMapSpecs struct {
-	Counters       *ebpf.MapSpec `ebpf:"counters"`
-	EndedPids      *ebpf.MapSpec `ebpf:"ended_pids"`
-	Epochs         *ebpf.MapSpec `ebpf:"epochs"`
-	Events         *ebpf.MapSpec `ebpf:"events"`
-	FollowedCode   *ebpf.MapSpec `ebpf:"followed_code"`
-	InvocationSums *ebpf.MapSpec `ebpf:"invocation_sums"`
-	NmiEvents      *ebpf.MapSpec `ebpf:"nmi_events"`
-	Pids           *ebpf.MapSpec `ebpf:"pids"`
-	Processes      *ebpf.MapSpec `ebpf:"processes"`
-	ThreadsInside  *ebpf.MapSpec `ebpf:"threads_inside"`
+	Counters        *ebpf.MapSpec `ebpf:"counters"`
+	EndedPids       *ebpf.MapSpec `ebpf:"ended_pids"`
+	Epochs          *ebpf.MapSpec `ebpf:"epochs"`
+	Events          *ebpf.MapSpec `ebpf:"events"`
+	FollowedCode    *ebpf.MapSpec `ebpf:"followed_code"`
+	InvocationSums  *ebpf.MapSpec `ebpf:"invocation_sums"`
+	NmiEvents       *ebpf.MapSpec `ebpf:"nmi_events"`
+	OpenInvocations *ebpf.MapSpec `ebpf:"open_invocations"`
+	Pids            *ebpf.MapSpec `ebpf:"pids"`
+	Processes       *ebpf.MapSpec `ebpf:"processes"`
 }
 
 // InvocationTestVariableSpecs contains global variables before they are loaded into the kernel.
@@ -144,9 +144,9 @@ type InvocationTestMapSpecs struct {
 // It can be passed ebpf.CollectionSpec.Assign.
 type InvocationTestVariableSpecs struct {
 	ExportFollowed          *ebpf.VariableSpec `ebpf:"export_followed"`
-	ExportInside            *ebpf.VariableSpec `ebpf:"export_inside"`
 	ExportInvocationCounts  *ebpf.VariableSpec `ebpf:"export_invocation_counts"`
 	ExportInvocationRequest *ebpf.VariableSpec `ebpf:"export_invocation_request"`
+	ExportOpenInvocation    *ebpf.VariableSpec `ebpf:"export_open_invocation"`
 	FilterByPid             *ebpf.VariableSpec `ebpf:"filter_by_pid"`
 	LeastLength             *ebpf.VariableSpec `ebpf:"least_length"`
 }
@@ -171,16 +171,16 @@ func (o *InvocationTestObjects) Close() error {
 //
 // It can be passed to LoadInvocationTestObjects or ebpf.CollectionSpec.LoadAndAssign.
 type InvocationTestMaps struct {
-	Counters       *ebpf.Map `ebpf:"counters"`
-	EndedPids      *ebpf.Map `ebpf:"ended_pids"`
-	Epochs         *ebpf.Map `ebpf:"epochs"`
-	Events         *ebpf.Map `ebpf:"events"`
-	FollowedCode   *ebpf.Map `ebpf:"followed_code"`
-	InvocationSums *ebpf.Map `ebpf:"invocation_sums"`
-	NmiEvents      *ebpf.Map `ebpf:"nmi_events"`
-	Pids           *ebpf.Map `ebpf:"pids"`
-	Processes      *ebpf.Map `ebpf:"processes"`
-	ThreadsInside  *ebpf.Map `ebpf:"threads_inside"`
+	Counters        *ebpf.Map `ebpf:"counters"`
+	EndedPids       *ebpf.Map `ebpf:"ended_pids"`
+	Epochs          *ebpf.Map `ebpf:"epochs"`
+	Events          *ebpf.Map `ebpf:"events"`
+	FollowedCode    *ebpf.Map `ebpf:"followed_code"`
+	InvocationSums  *ebpf.Map `ebpf:"invocation_sums"`
+	NmiEvents       *ebpf.Map `ebpf:"nmi_events"`
+	OpenInvocations *ebpf.Map `ebpf:"open_invocations"`
+	Pids            *ebpf.Map `ebpf:"pids"`
+	Processes       *ebpf.Map `ebpf:"processes"`
 }
 
 func (m *InvocationTestMaps) Close() error {
@@ -192,9 +192,9 @@ func (m *InvocationTestMaps) Close() error {
 		m.FollowedCode,
 		m.InvocationSums,
 		m.NmiEvents,
+		m.OpenInvocations,
 		m.Pids,
 		m.Processes,
-		m.ThreadsInside,
 	)
 }
 
@@ -203,9 +203,9 @@ func (m *InvocationTestMaps) Close() error {
 // It can be passed to LoadInvocationTestObjects or ebpf.CollectionSpec.LoadAndAssign.
 type InvocationTestVariables struct {
 	ExportFollowed          *ebpf.Variable `ebpf:"export_followed"`
-	ExportInside            *ebpf.Variable `ebpf:"export_inside"`
 	ExportInvocationCounts  *ebpf.Variable `ebpf:"export_invocation_counts"`
 	ExportInvocationRequest *ebpf.Variable `ebpf:"export_invocation_request"`
+	ExportOpenInvocation    *ebpf.Variable `ebpf:"export_open_invocation"`
 	FilterByPid             *ebpf.Variable `ebpf:"filter_by_pid"`
 	LeastLength             *ebpf.Variable `ebpf:"least_length"`
 }

@@ -19,7 +19,7 @@ import (
 // objects are all that the agent loads, as they are for this machine.
 var objects = map[string]func() (*ebpf.CollectionSpec, error){
 	"profile": LoadProfile, "codemap": LoadCodeMap, "burst": LoadBurst, "listener": LoadListener, "branch": LoadBranch,
-	"exact": LoadExact, "usdt": LoadUsdt, "probe": LoadProbe, "fault": LoadFault, "enter": LoadEnter,
+	"exact": LoadExact, "usdt": LoadUsdt, "probe": LoadProbe, "fault": LoadFault, "monitorenter": LoadMonitorEnter,
 	"timing": LoadTiming, "kerneltick": LoadKernelTick, "context": LoadContext,
 	"offcpu": LoadOffCPU, "invocation": LoadInvocation, "waiting": LoadWaiting, "runtime": LoadRunTime,
 }
@@ -30,8 +30,8 @@ var loadedBy = map[string]func(*testing.T){
 	"profile": TestKernelLoad, "codemap": TestKernelLoad, "burst": TestKernelBeside, "listener": TestKernelBeside,
 	"branch": TestKernelBeside,
 	"exact":  TestKernelBeside, "usdt": TestKernelBeside, "probe": TestKernelLoadProbes, "fault": TestKernelLoadProbes,
-	"enter":  TestKernelLoadEnters,
-	"timing": TestKernelLoadTimings, "kerneltick": TestKernelTickSamples, "offcpu": TestKernelWaits,
+	"monitorenter": TestKernelLoadEnters,
+	"timing":       TestKernelLoadTimings, "kerneltick": TestKernelTickSamples, "offcpu": TestKernelWaits,
 	"context":    TestKernelLoad,
 	"invocation": TestKernelBeside, "waiting": TestKernelStillWaiting, "runtime": TestKernelRunTimes,
 }

@@ -15,16 +15,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// An Away is a thread that is off the CPU, unless Since is 0. Layout and units: offcpu.h.
-type Away = OffCPUAway
+// An OffCPUThread is a thread that is off the CPU, unless Since is 0. Layout and units: offcpu.h.
+type OffCPUThread = OffCPUOffCpuThread
 
 // States of threads that are off the CPU: flags of an ObservedWait.
 const (
-	AwayBlocked   = uint8(OffCPUAwayStateAWAY_BLOCKED)
-	AwayDisk      = uint8(OffCPUAwayStateAWAY_DISK)
-	AwayPreempted = uint8(OffCPUAwayStateAWAY_PREEMPTED)
-	AwayThrottled = uint8(OffCPUAwayStateAWAY_THROTTLED)
-	AwayStopped   = uint8(OffCPUAwayStateAWAY_STOPPED)
+	OffCPUBlocked   = uint8(OffCPUOffCpuStateOFF_CPU_BLOCKED)
+	OffCPUDisk      = uint8(OffCPUOffCpuStateOFF_CPU_DISK)
+	OffCPUPreempted = uint8(OffCPUOffCpuStateOFF_CPU_PREEMPTED)
+	OffCPUThrottled = uint8(OffCPUOffCpuStateOFF_CPU_THROTTLED)
+	OffCPUStopped   = uint8(OffCPUOffCpuStateOFF_CPU_STOPPED)
 )
 
 // Values of an ObservedWait, by index.
@@ -90,7 +90,7 @@ type offCPUObjects struct {
 	FollowEvery  *ebpf.Variable `ebpf:"follow_every"`
 	Rotation     *ebpf.Variable `ebpf:"rotation"`
 	Followed     *ebpf.Variable `ebpf:"followed_counts"`
-	InsideMean   *ebpf.Variable `ebpf:"inside_interval"`
+	InsideMean   *ebpf.Variable `ebpf:"open_invocation_interval"`
 }
 
 // A ReturnHook is where a program sees that a thread has come back to a CPU.
@@ -148,7 +148,7 @@ func (o *Objects) loadOffCPU(hook ReturnHook, opt OffCPUOptions) (*OffCPU, error
 		return nil, err
 	}
 	if opt.Inside <= 0 {
-		spec.Maps["threads_inside"].MaxEntries = 1
+		spec.Maps["open_invocations"].MaxEntries = 1
 	}
 	if hook == ReturnSwitchIn || opt.Wakers {
 		if err := spec.Variables["walk_ns"].Set(uint64(LockedWalk)); err != nil {
@@ -232,7 +232,7 @@ func (f *OffCPU) Begin(mean time.Duration) error {
 
 // Follow has threads followed whose processes were chosen since Begin. Threads that these make are
 // followed by themselves.
-func (f *OffCPU) Follow() error { return f.Threads(func(*Away) {}) }
+func (f *OffCPU) Follow() error { return f.Threads(func(*OffCPUThread) {}) }
 
 // SetMean has waits of that length and longer recorded always, and shorter ones with a probability
 // proportional to their length. 0 ends recording.
@@ -265,7 +265,7 @@ func (f *OffCPU) SetPause(pause time.Duration) error {
 // MaxFollowEvery bounds OffCPU.Rotate.
 const MaxFollowEvery = math.MaxUint8
 
-// Rotate begins a rotation: the first 20 waits (HURRIED_WAITS) of each thread until the next one
+// Rotate begins a rotation: the first 20 waits (FREQUENT_WAITS) of each thread until the next one
 // are all followed. Of further ones, one in every is from then on.
 func (f *OffCPU) Rotate(every uint32) error {
 	if f.turn++; f.turn == 0 {
@@ -279,13 +279,13 @@ func (f *OffCPU) Rotate(every uint32) error {
 }
 
 // Threads calls each for every thread that is to be followed, and follows those that are not.
-func (f *OffCPU) Threads(each func(*Away)) error {
+func (f *OffCPU) Threads(each func(*OffCPUThread)) error {
 	tasks, err := f.tasks.Open()
 	if err != nil {
 		return fmt.Errorf("look at threads: %w", err)
 	}
 	defer tasks.Close()
-	var a Away
+	var a OffCPUThread
 	raw := unsafe.Slice((*byte)(unsafe.Pointer(&a)), unsafe.Sizeof(a))
 	for from := bufio.NewReaderSize(tasks, 1<<16); ; {
 		_, err := io.ReadFull(from, raw)

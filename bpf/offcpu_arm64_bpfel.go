@@ -13,7 +13,17 @@ import (
 	"github.com/cilium/ebpf"
 )
 
-type OffCPUAway struct {
+type OffCPUOffCpuState uint32
+
+const (
+	OffCPUOffCpuStateOFF_CPU_BLOCKED   OffCPUOffCpuState = 1
+	OffCPUOffCpuStateOFF_CPU_DISK      OffCPUOffCpuState = 2
+	OffCPUOffCpuStateOFF_CPU_PREEMPTED OffCPUOffCpuState = 3
+	OffCPUOffCpuStateOFF_CPU_THROTTLED OffCPUOffCpuState = 4
+	OffCPUOffCpuStateOFF_CPU_STOPPED   OffCPUOffCpuState = 5
+)
+
+type OffCPUOffCpuThread struct {
 	_     structs.HostLayout
 	Since uint64
 	On    uint64
@@ -29,16 +39,6 @@ type OffCPUAway struct {
 	Pad   uint32
 	Comm  [16]uint8
 }
-
-type OffCPUAwayState uint32
-
-const (
-	OffCPUAwayStateAWAY_BLOCKED   OffCPUAwayState = 1
-	OffCPUAwayStateAWAY_DISK      OffCPUAwayState = 2
-	OffCPUAwayStateAWAY_PREEMPTED OffCPUAwayState = 3
-	OffCPUAwayStateAWAY_THROTTLED OffCPUAwayState = 4
-	OffCPUAwayStateAWAY_STOPPED   OffCPUAwayState = 5
-)
 
 type OffCPUWaitValues uint32
 
@@ -72,48 +72,48 @@ const (
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
-	OffCPUMapCounters          = "counters"
-	OffCPUMapDrawnWaits        = "drawn_waits"
-	OffCPUMapEndedPids         = "ended_pids"
-	OffCPUMapEpochs            = "epochs"
-	OffCPUMapEvents            = "events"
-	OffCPUMapFollowedThreads   = "followed_threads"
-	OffCPUMapHeaps             = "heaps"
-	OffCPUMapHurriedThreads    = "hurried_threads"
-	OffCPUMapKnownThreads      = "known_threads"
-	OffCPUMapNmiEvents         = "nmi_events"
-	OffCPUMapPids              = "pids"
-	OffCPUMapProbeCounts       = "probe_counts"
-	OffCPUMapProbes            = "probes"
-	OffCPUMapProcesses         = "processes"
-	OffCPUMapScratches         = "scratches"
-	OffCPUMapSeenMethods       = "seen_methods"
-	OffCPUMapStrangers         = "strangers"
-	OffCPUMapThreadsInside     = "threads_inside"
-	OffCPUProgEachThread       = "each_thread"
-	OffCPUProgThreadBegins     = "thread_begins"
-	OffCPUProgThreadGoesOn     = "thread_goes_on"
-	OffCPUProgThreadSwitchedIn = "thread_switched_in"
-	OffCPUProgThreadSwitches   = "thread_switches"
-	OffCPUProgThreadWoken      = "thread_woken"
-	OffCPUVarDrawSeed          = "draw_seed"
-	OffCPUVarExportAway        = "export_away"
-	OffCPUVarExportAwayState   = "export_away_state"
-	OffCPUVarExportWaitValues  = "export_wait_values"
-	OffCPUVarExportWakerFlags  = "export_waker_flags"
-	OffCPUVarExportWakerValues = "export_waker_values"
-	OffCPUVarFilterByPid       = "filter_by_pid"
-	OffCPUVarFirstSpare        = "first_spare"
-	OffCPUVarFollowEvery       = "follow_every"
-	OffCPUVarFollowedCounts    = "followed_counts"
-	OffCPUVarInsideInterval    = "inside_interval"
-	OffCPUVarJavaOnly          = "java_only"
-	OffCPUVarMeanInterval      = "mean_interval"
-	OffCPUVarPaidUntil         = "paid_until"
-	OffCPUVarRecordPause       = "record_pause"
-	OffCPUVarRecording         = "recording"
-	OffCPUVarRotation          = "rotation"
-	OffCPUVarWalkNs            = "walk_ns"
+	OffCPUMapCounters               = "counters"
+	OffCPUMapDrawnWaits             = "drawn_waits"
+	OffCPUMapEndedPids              = "ended_pids"
+	OffCPUMapEpochs                 = "epochs"
+	OffCPUMapEvents                 = "events"
+	OffCPUMapFollowedThreads        = "followed_threads"
+	OffCPUMapFrequentWaiters        = "frequent_waiters"
+	OffCPUMapHeaps                  = "heaps"
+	OffCPUMapKnownThreads           = "known_threads"
+	OffCPUMapNmiEvents              = "nmi_events"
+	OffCPUMapOpenInvocations        = "open_invocations"
+	OffCPUMapPids                   = "pids"
+	OffCPUMapProbeCounts            = "probe_counts"
+	OffCPUMapProbes                 = "probes"
+	OffCPUMapProcesses              = "processes"
+	OffCPUMapScratches              = "scratches"
+	OffCPUMapSeenMethods            = "seen_methods"
+	OffCPUMapStrangers              = "strangers"
+	OffCPUProgEachThread            = "each_thread"
+	OffCPUProgThreadBegins          = "thread_begins"
+	OffCPUProgThreadGoesOn          = "thread_goes_on"
+	OffCPUProgThreadSwitchedIn      = "thread_switched_in"
+	OffCPUProgThreadSwitches        = "thread_switches"
+	OffCPUProgThreadWoken           = "thread_woken"
+	OffCPUVarDrawSeed               = "draw_seed"
+	OffCPUVarExportOffCpuState      = "export_off_cpu_state"
+	OffCPUVarExportOffCpuThread     = "export_off_cpu_thread"
+	OffCPUVarExportWaitValues       = "export_wait_values"
+	OffCPUVarExportWakerFlags       = "export_waker_flags"
+	OffCPUVarExportWakerValues      = "export_waker_values"
+	OffCPUVarFilterByPid            = "filter_by_pid"
+	OffCPUVarFirstSpare             = "first_spare"
+	OffCPUVarFollowEvery            = "follow_every"
+	OffCPUVarFollowedCounts         = "followed_counts"
+	OffCPUVarJavaOnly               = "java_only"
+	OffCPUVarMeanInterval           = "mean_interval"
+	OffCPUVarOpenInvocationInterval = "open_invocation_interval"
+	OffCPUVarPaidUntil              = "paid_until"
+	OffCPUVarRecordPause            = "record_pause"
+	OffCPUVarRecording              = "recording"
+	OffCPUVarRotation               = "rotation"
+	OffCPUVarWalkNs                 = "walk_ns"
 )
 
 // LoadOffCPU returns the embedded CollectionSpec for OffCPU.
@@ -176,10 +176,11 @@ type OffCPUMapSpecs struct {
 	Epochs          *ebpf.MapSpec `ebpf:"epochs"`
 	Events          *ebpf.MapSpec `ebpf:"events"`
 	FollowedThreads *ebpf.MapSpec `ebpf:"followed_threads"`
+	FrequentWaiters *ebpf.MapSpec `ebpf:"frequent_waiters"`
 	Heaps           *ebpf.MapSpec `ebpf:"heaps"`
-	HurriedThreads  *ebpf.MapSpec `ebpf:"hurried_threads"`
 	KnownThreads    *ebpf.MapSpec `ebpf:"known_threads"`
 	NmiEvents       *ebpf.MapSpec `ebpf:"nmi_events"`
+	OpenInvocations *ebpf.MapSpec `ebpf:"open_invocations"`
 	Pids            *ebpf.MapSpec `ebpf:"pids"`
 	ProbeCounts     *ebpf.MapSpec `ebpf:"probe_counts"`
 	Probes          *ebpf.MapSpec `ebpf:"probes"`
@@ -187,31 +188,30 @@ type OffCPUMapSpecs struct {
 	Scratches       *ebpf.MapSpec `ebpf:"scratches"`
 	SeenMethods     *ebpf.MapSpec `ebpf:"seen_methods"`
 	Strangers       *ebpf.MapSpec `ebpf:"strangers"`
-	ThreadsInside   *ebpf.MapSpec `ebpf:"threads_inside"`
 }
 
 // OffCPUVariableSpecs contains global variables before they are loaded into the kernel.
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type OffCPUVariableSpecs struct {
-	DrawSeed          *ebpf.VariableSpec `ebpf:"draw_seed"`
-	ExportAway        *ebpf.VariableSpec `ebpf:"export_away"`
-	ExportAwayState   *ebpf.VariableSpec `ebpf:"export_away_state"`
-	ExportWaitValues  *ebpf.VariableSpec `ebpf:"export_wait_values"`
-	ExportWakerFlags  *ebpf.VariableSpec `ebpf:"export_waker_flags"`
-	ExportWakerValues *ebpf.VariableSpec `ebpf:"export_waker_values"`
-	FilterByPid       *ebpf.VariableSpec `ebpf:"filter_by_pid"`
-	FirstSpare        *ebpf.VariableSpec `ebpf:"first_spare"`
-	FollowEvery       *ebpf.VariableSpec `ebpf:"follow_every"`
-	FollowedCounts    *ebpf.VariableSpec `ebpf:"followed_counts"`
-	InsideInterval    *ebpf.VariableSpec `ebpf:"inside_interval"`
-	JavaOnly          *ebpf.VariableSpec `ebpf:"java_only"`
-	MeanInterval      *ebpf.VariableSpec `ebpf:"mean_interval"`
-	PaidUntil         *ebpf.VariableSpec `ebpf:"paid_until"`
-	RecordPause       *ebpf.VariableSpec `ebpf:"record_pause"`
-	Recording         *ebpf.VariableSpec `ebpf:"recording"`
-	Rotation          *ebpf.VariableSpec `ebpf:"rotation"`
-	WalkNs            *ebpf.VariableSpec `ebpf:"walk_ns"`
+	DrawSeed               *ebpf.VariableSpec `ebpf:"draw_seed"`
+	ExportOffCpuState      *ebpf.VariableSpec `ebpf:"export_off_cpu_state"`
+	ExportOffCpuThread     *ebpf.VariableSpec `ebpf:"export_off_cpu_thread"`
+	ExportWaitValues       *ebpf.VariableSpec `ebpf:"export_wait_values"`
+	ExportWakerFlags       *ebpf.VariableSpec `ebpf:"export_waker_flags"`
+	ExportWakerValues      *ebpf.VariableSpec `ebpf:"export_waker_values"`
+	FilterByPid            *ebpf.VariableSpec `ebpf:"filter_by_pid"`
+	FirstSpare             *ebpf.VariableSpec `ebpf:"first_spare"`
+	FollowEvery            *ebpf.VariableSpec `ebpf:"follow_every"`
+	FollowedCounts         *ebpf.VariableSpec `ebpf:"followed_counts"`
+	JavaOnly               *ebpf.VariableSpec `ebpf:"java_only"`
+	MeanInterval           *ebpf.VariableSpec `ebpf:"mean_interval"`
+	OpenInvocationInterval *ebpf.VariableSpec `ebpf:"open_invocation_interval"`
+	PaidUntil              *ebpf.VariableSpec `ebpf:"paid_until"`
+	RecordPause            *ebpf.VariableSpec `ebpf:"record_pause"`
+	Recording              *ebpf.VariableSpec `ebpf:"recording"`
+	Rotation               *ebpf.VariableSpec `ebpf:"rotation"`
+	WalkNs                 *ebpf.VariableSpec `ebpf:"walk_ns"`
 }
 
 // OffCPUObjects contains all objects after they have been loaded into the kernel.
@@ -240,10 +240,11 @@ type OffCPUMaps struct {
 	Epochs          *ebpf.Map `ebpf:"epochs"`
 	Events          *ebpf.Map `ebpf:"events"`
 	FollowedThreads *ebpf.Map `ebpf:"followed_threads"`
+	FrequentWaiters *ebpf.Map `ebpf:"frequent_waiters"`
 	Heaps           *ebpf.Map `ebpf:"heaps"`
-	HurriedThreads  *ebpf.Map `ebpf:"hurried_threads"`
 	KnownThreads    *ebpf.Map `ebpf:"known_threads"`
 	NmiEvents       *ebpf.Map `ebpf:"nmi_events"`
+	OpenInvocations *ebpf.Map `ebpf:"open_invocations"`
 	Pids            *ebpf.Map `ebpf:"pids"`
 	ProbeCounts     *ebpf.Map `ebpf:"probe_counts"`
 	Probes          *ebpf.Map `ebpf:"probes"`
@@ -251,7 +252,6 @@ type OffCPUMaps struct {
 	Scratches       *ebpf.Map `ebpf:"scratches"`
 	SeenMethods     *ebpf.Map `ebpf:"seen_methods"`
 	Strangers       *ebpf.Map `ebpf:"strangers"`
-	ThreadsInside   *ebpf.Map `ebpf:"threads_inside"`
 }
 
 func (m *OffCPUMaps) Close() error {
@@ -262,10 +262,11 @@ func (m *OffCPUMaps) Close() error {
 		m.Epochs,
 		m.Events,
 		m.FollowedThreads,
+		m.FrequentWaiters,
 		m.Heaps,
-		m.HurriedThreads,
 		m.KnownThreads,
 		m.NmiEvents,
+		m.OpenInvocations,
 		m.Pids,
 		m.ProbeCounts,
 		m.Probes,
@@ -273,7 +274,6 @@ func (m *OffCPUMaps) Close() error {
 		m.Scratches,
 		m.SeenMethods,
 		m.Strangers,
-		m.ThreadsInside,
 	)
 }
 
@@ -281,24 +281,24 @@ func (m *OffCPUMaps) Close() error {
 //
 // It can be passed to LoadOffCPUObjects or ebpf.CollectionSpec.LoadAndAssign.
 type OffCPUVariables struct {
-	DrawSeed          *ebpf.Variable `ebpf:"draw_seed"`
-	ExportAway        *ebpf.Variable `ebpf:"export_away"`
-	ExportAwayState   *ebpf.Variable `ebpf:"export_away_state"`
-	ExportWaitValues  *ebpf.Variable `ebpf:"export_wait_values"`
-	ExportWakerFlags  *ebpf.Variable `ebpf:"export_waker_flags"`
-	ExportWakerValues *ebpf.Variable `ebpf:"export_waker_values"`
-	FilterByPid       *ebpf.Variable `ebpf:"filter_by_pid"`
-	FirstSpare        *ebpf.Variable `ebpf:"first_spare"`
-	FollowEvery       *ebpf.Variable `ebpf:"follow_every"`
-	FollowedCounts    *ebpf.Variable `ebpf:"followed_counts"`
-	InsideInterval    *ebpf.Variable `ebpf:"inside_interval"`
-	JavaOnly          *ebpf.Variable `ebpf:"java_only"`
-	MeanInterval      *ebpf.Variable `ebpf:"mean_interval"`
-	PaidUntil         *ebpf.Variable `ebpf:"paid_until"`
-	RecordPause       *ebpf.Variable `ebpf:"record_pause"`
-	Recording         *ebpf.Variable `ebpf:"recording"`
-	Rotation          *ebpf.Variable `ebpf:"rotation"`
-	WalkNs            *ebpf.Variable `ebpf:"walk_ns"`
+	DrawSeed               *ebpf.Variable `ebpf:"draw_seed"`
+	ExportOffCpuState      *ebpf.Variable `ebpf:"export_off_cpu_state"`
+	ExportOffCpuThread     *ebpf.Variable `ebpf:"export_off_cpu_thread"`
+	ExportWaitValues       *ebpf.Variable `ebpf:"export_wait_values"`
+	ExportWakerFlags       *ebpf.Variable `ebpf:"export_waker_flags"`
+	ExportWakerValues      *ebpf.Variable `ebpf:"export_waker_values"`
+	FilterByPid            *ebpf.Variable `ebpf:"filter_by_pid"`
+	FirstSpare             *ebpf.Variable `ebpf:"first_spare"`
+	FollowEvery            *ebpf.Variable `ebpf:"follow_every"`
+	FollowedCounts         *ebpf.Variable `ebpf:"followed_counts"`
+	JavaOnly               *ebpf.Variable `ebpf:"java_only"`
+	MeanInterval           *ebpf.Variable `ebpf:"mean_interval"`
+	OpenInvocationInterval *ebpf.Variable `ebpf:"open_invocation_interval"`
+	PaidUntil              *ebpf.Variable `ebpf:"paid_until"`
+	RecordPause            *ebpf.Variable `ebpf:"record_pause"`
+	Recording              *ebpf.Variable `ebpf:"recording"`
+	Rotation               *ebpf.Variable `ebpf:"rotation"`
+	WalkNs                 *ebpf.Variable `ebpf:"walk_ns"`
 }
 
 // OffCPUPrograms contains all programs after they have been loaded into the kernel.

@@ -51,15 +51,15 @@ func TestKernelWaits(t *testing.T) {
 		ended = time.Now()
 	})
 	<-sleeperEnds
-	var away Away
-	if err := w.Threads(func(a *Away) {
+	var away OffCPUThread
+	if err := w.Threads(func(a *OffCPUThread) {
 		if a.Tid == reader {
 			away = *a
 		}
 	}); err != nil {
 		t.Fatal(err)
 	}
-	if away.Since == 0 || away.State != uint32(AwayBlocked) || away.Pid != uint32(os.Getpid()) || away.Start == 0 ||
+	if away.Since == 0 || away.State != uint32(OffCPUBlocked) || away.Pid != uint32(os.Getpid()) || away.Start == 0 ||
 		away.Pc == 0 {
 		t.Errorf("the thread that reads: %+v", away)
 	}
@@ -69,7 +69,7 @@ func TestKernelWaits(t *testing.T) {
 	<-readerEnds
 	waitFor(t, "ended threads to be forgotten", func() bool {
 		known := false
-		if err := w.Threads(func(a *Away) { known = known || a.Tid == reader || a.Tid == sleeper }); err != nil {
+		if err := w.Threads(func(a *OffCPUThread) { known = known || a.Tid == reader || a.Tid == sleeper }); err != nil {
 			t.Fatal(err)
 		}
 		return !known
@@ -79,7 +79,7 @@ func TestKernelWaits(t *testing.T) {
 	find := func(tid uint32, long time.Duration) (found seenWait) {
 		t.Helper()
 		for _, s := range all {
-			if s.tid == tid && s.length >= long && s.state == AwayBlocked {
+			if s.tid == tid && s.length >= long && s.state == OffCPUBlocked {
 				return s
 			}
 		}
@@ -226,7 +226,7 @@ func TestKernelWaitsForCPU(t *testing.T) {
 	w.balanced(t)
 	var waited, delayed time.Duration
 	for _, s := range w.waits(t) {
-		if !slices.Contains(tids, s.tid) || s.state != AwayPreempted {
+		if !slices.Contains(tids, s.tid) || s.state != OffCPUPreempted {
 			continue
 		}
 		waited += s.length
@@ -362,9 +362,9 @@ func TestKernelFrozen(t *testing.T) {
 	is := func(state uint8) func() bool {
 		return func() bool { a := w.known(t)[pid]; return a.Since != 0 && a.State == uint32(state) }
 	}
-	waitFor(t, "the child to wait", is(AwayBlocked))
+	waitFor(t, "the child to wait", is(OffCPUBlocked))
 	group.Freeze(t)
-	waitFor(t, "the child to be stopped", is(AwayStopped))
+	waitFor(t, "the child to be stopped", is(OffCPUStopped))
 	group.Thaw(t)
-	waitFor(t, "the child to wait again", is(AwayBlocked))
+	waitFor(t, "the child to wait again", is(OffCPUBlocked))
 }

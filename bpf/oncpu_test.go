@@ -39,7 +39,7 @@ func TestKernelTimeOnCPU(t *testing.T) {
 	<-over
 	waitFor(t, "the thread to read", func() bool { return threadState(t, tid) == 'S' })
 	var on time.Duration
-	if err := w.Threads(func(a *Away) {
+	if err := w.Threads(func(a *OffCPUThread) {
 		if a.Tid == tid {
 			on = time.Duration(a.On)
 		}

@@ -26,7 +26,7 @@ type (
 	EndedThread  = ProbeEndedThread
 
 	VirtualThread = ProbeVirtualThread
-	Frozen        = ProbeFrozen
+	UnmountedWait = ProbeUnmountedWait
 	VirtualCount  = ProbeVirtualCount
 )
 
@@ -42,7 +42,7 @@ const (
 	ObservedPause      = uint8(ProbeObservedOBSERVED_PAUSE)    // values: ns; text: a PauseCause
 	ObservedFault      = uint8(ProbeObservedOBSERVED_FAULT)    // values: data address, pc
 	ObservedOverflow   = uint8(ProbeObservedOBSERVED_OVERFLOW) // values: events of a CPU's counter
-	// ObservedWait has the values WaitSince and so on, and the flags AwayBlocked and so on.
+	// ObservedWait has the values WaitSince and so on, and the flags OffCPUBlocked and so on.
 	ObservedWait = uint8(ProbeObservedOBSERVED_WAIT)
 	// ObservedWaker has the values WakerTID, WakerSince, the flags WakerChosen, WakerKernel, and
 	// the process's comm as text.
@@ -74,10 +74,10 @@ const (
 	PlaceHumongous = uint8(ProbeHeapPlacePLACE_HUMONGOUS)
 )
 
-// Kinds of a Frozen.
+// Kinds of a UnmountedWait.
 const (
-	FrozenParked  = uint32(ProbeFrozenKindFROZEN_PARKED)
-	FrozenMonitor = uint32(ProbeFrozenKindFROZEN_MONITOR)
+	UnmountedParked  = uint32(ProbeUnmountedKindUNMOUNTED_PARKED)
+	UnmountedMonitor = uint32(ProbeUnmountedKindUNMOUNTED_MONITOR)
 )
 
 // Flags of a HotspotHeap.

@@ -46,22 +46,6 @@ type ProbeEndedThread struct {
 	Pad       uint32
 }
 
-type ProbeFrozen struct {
-	_     structs.HostLayout
-	Begin uint64
-	Every uint32
-	Probe uint32
-	Turn  uint32
-	Kind  uint32
-}
-
-type ProbeFrozenKind uint32
-
-const (
-	ProbeFrozenKindFROZEN_PARKED  ProbeFrozenKind = 1
-	ProbeFrozenKindFROZEN_MONITOR ProbeFrozenKind = 2
-)
-
 type ProbeHeapFlags uint32
 
 const (
@@ -269,6 +253,22 @@ type ProbeStranger struct {
 	Pad   uint32
 }
 
+type ProbeUnmountedKind uint32
+
+const (
+	ProbeUnmountedKindUNMOUNTED_PARKED  ProbeUnmountedKind = 1
+	ProbeUnmountedKindUNMOUNTED_MONITOR ProbeUnmountedKind = 2
+)
+
+type ProbeUnmountedWait struct {
+	_     structs.HostLayout
+	Begin uint64
+	Every uint32
+	Probe uint32
+	Turn  uint32
+	Kind  uint32
+}
+
 type ProbeValueForm uint32
 
 const (
@@ -325,7 +325,6 @@ const (
 	ProbeMapEntering            = "entering"
 	ProbeMapEpochs              = "epochs"
 	ProbeMapEvents              = "events"
-	ProbeMapFrozenThreads       = "frozen_threads"
 	ProbeMapHeaps               = "heaps"
 	ProbeMapKnownThreads        = "known_threads"
 	ProbeMapMarkers             = "markers"
@@ -342,6 +341,7 @@ const (
 	ProbeMapSeenMethods         = "seen_methods"
 	ProbeMapStrangers           = "strangers"
 	ProbeMapTails               = "tails"
+	ProbeMapUnmountedWaits      = "unmounted_waits"
 	ProbeMapValueProbes         = "value_probes"
 	ProbeMapVirtualCounts       = "virtual_counts"
 	ProbeMapWantedLocks         = "wanted_locks"
@@ -380,8 +380,6 @@ const (
 	ProbeVarExportClassCount    = "export_class_count"
 	ProbeVarExportCountedClass  = "export_counted_class"
 	ProbeVarExportEndedThread   = "export_ended_thread"
-	ProbeVarExportFrozen        = "export_frozen"
-	ProbeVarExportFrozenKind    = "export_frozen_kind"
 	ProbeVarExportHeapFlags     = "export_heap_flags"
 	ProbeVarExportHeapPlace     = "export_heap_place"
 	ProbeVarExportHotspotHeap   = "export_hotspot_heap"
@@ -397,6 +395,8 @@ const (
 	ProbeVarExportProbedValues  = "export_probed_values"
 	ProbeVarExportSeenFlags     = "export_seen_flags"
 	ProbeVarExportStranger      = "export_stranger"
+	ProbeVarExportUnmountedKind = "export_unmounted_kind"
+	ProbeVarExportUnmountedWait = "export_unmounted_wait"
 	ProbeVarExportValueForm     = "export_value_form"
 	ProbeVarExportValueOperand  = "export_value_operand"
 	ProbeVarExportVirtualCount  = "export_virtual_count"
@@ -488,34 +488,34 @@ type ProbeProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type ProbeMapSpecs struct {
-	Allocated     *ebpf.MapSpec `ebpf:"allocated"`
-	Buffers       *ebpf.MapSpec `ebpf:"buffers"`
-	ClockSites    *ebpf.MapSpec `ebpf:"clock_sites"`
-	Counters      *ebpf.MapSpec `ebpf:"counters"`
-	EndedPids     *ebpf.MapSpec `ebpf:"ended_pids"`
-	Entering      *ebpf.MapSpec `ebpf:"entering"`
-	Epochs        *ebpf.MapSpec `ebpf:"epochs"`
-	Events        *ebpf.MapSpec `ebpf:"events"`
-	FrozenThreads *ebpf.MapSpec `ebpf:"frozen_threads"`
-	Heaps         *ebpf.MapSpec `ebpf:"heaps"`
-	KnownThreads  *ebpf.MapSpec `ebpf:"known_threads"`
-	Markers       *ebpf.MapSpec `ebpf:"markers"`
-	NameSites     *ebpf.MapSpec `ebpf:"name_sites"`
-	NmiEvents     *ebpf.MapSpec `ebpf:"nmi_events"`
-	Parked        *ebpf.MapSpec `ebpf:"parked"`
-	Pauses        *ebpf.MapSpec `ebpf:"pauses"`
-	Pids          *ebpf.MapSpec `ebpf:"pids"`
-	ProbeCounts   *ebpf.MapSpec `ebpf:"probe_counts"`
-	Probes        *ebpf.MapSpec `ebpf:"probes"`
-	Processes     *ebpf.MapSpec `ebpf:"processes"`
-	ReturnSites   *ebpf.MapSpec `ebpf:"return_sites"`
-	Scratches     *ebpf.MapSpec `ebpf:"scratches"`
-	SeenMethods   *ebpf.MapSpec `ebpf:"seen_methods"`
-	Strangers     *ebpf.MapSpec `ebpf:"strangers"`
-	Tails         *ebpf.MapSpec `ebpf:"tails"`
-	ValueProbes   *ebpf.MapSpec `ebpf:"value_probes"`
-	VirtualCounts *ebpf.MapSpec `ebpf:"virtual_counts"`
-	WantedLocks   *ebpf.MapSpec `ebpf:"wanted_locks"`
+	Allocated      *ebpf.MapSpec `ebpf:"allocated"`
+	Buffers        *ebpf.MapSpec `ebpf:"buffers"`
+	ClockSites     *ebpf.MapSpec `ebpf:"clock_sites"`
+	Counters       *ebpf.MapSpec `ebpf:"counters"`
+	EndedPids      *ebpf.MapSpec `ebpf:"ended_pids"`
+	Entering       *ebpf.MapSpec `ebpf:"entering"`
+	Epochs         *ebpf.MapSpec `ebpf:"epochs"`
+	Events         *ebpf.MapSpec `ebpf:"events"`
+	Heaps          *ebpf.MapSpec `ebpf:"heaps"`
+	KnownThreads   *ebpf.MapSpec `ebpf:"known_threads"`
+	Markers        *ebpf.MapSpec `ebpf:"markers"`
+	NameSites      *ebpf.MapSpec `ebpf:"name_sites"`
+	NmiEvents      *ebpf.MapSpec `ebpf:"nmi_events"`
+	Parked         *ebpf.MapSpec `ebpf:"parked"`
+	Pauses         *ebpf.MapSpec `ebpf:"pauses"`
+	Pids           *ebpf.MapSpec `ebpf:"pids"`
+	ProbeCounts    *ebpf.MapSpec `ebpf:"probe_counts"`
+	Probes         *ebpf.MapSpec `ebpf:"probes"`
+	Processes      *ebpf.MapSpec `ebpf:"processes"`
+	ReturnSites    *ebpf.MapSpec `ebpf:"return_sites"`
+	Scratches      *ebpf.MapSpec `ebpf:"scratches"`
+	SeenMethods    *ebpf.MapSpec `ebpf:"seen_methods"`
+	Strangers      *ebpf.MapSpec `ebpf:"strangers"`
+	Tails          *ebpf.MapSpec `ebpf:"tails"`
+	UnmountedWaits *ebpf.MapSpec `ebpf:"unmounted_waits"`
+	ValueProbes    *ebpf.MapSpec `ebpf:"value_probes"`
+	VirtualCounts  *ebpf.MapSpec `ebpf:"virtual_counts"`
+	WantedLocks    *ebpf.MapSpec `ebpf:"wanted_locks"`
 }
 
 // ProbeVariableSpecs contains global variables before they are loaded into the kernel.
@@ -526,8 +526,6 @@ type ProbeVariableSpecs struct {
 	ExportClassCount    *ebpf.VariableSpec `ebpf:"export_class_count"`
 	ExportCountedClass  *ebpf.VariableSpec `ebpf:"export_counted_class"`
 	ExportEndedThread   *ebpf.VariableSpec `ebpf:"export_ended_thread"`
-	ExportFrozen        *ebpf.VariableSpec `ebpf:"export_frozen"`
-	ExportFrozenKind    *ebpf.VariableSpec `ebpf:"export_frozen_kind"`
 	ExportHeapFlags     *ebpf.VariableSpec `ebpf:"export_heap_flags"`
 	ExportHeapPlace     *ebpf.VariableSpec `ebpf:"export_heap_place"`
 	ExportHotspotHeap   *ebpf.VariableSpec `ebpf:"export_hotspot_heap"`
@@ -543,6 +541,8 @@ type ProbeVariableSpecs struct {
 	ExportProbedValues  *ebpf.VariableSpec `ebpf:"export_probed_values"`
 	ExportSeenFlags     *ebpf.VariableSpec `ebpf:"export_seen_flags"`
 	ExportStranger      *ebpf.VariableSpec `ebpf:"export_stranger"`
+	ExportUnmountedKind *ebpf.VariableSpec `ebpf:"export_unmounted_kind"`
+	ExportUnmountedWait *ebpf.VariableSpec `ebpf:"export_unmounted_wait"`
 	ExportValueForm     *ebpf.VariableSpec `ebpf:"export_value_form"`
 	ExportValueOperand  *ebpf.VariableSpec `ebpf:"export_value_operand"`
 	ExportVirtualCount  *ebpf.VariableSpec `ebpf:"export_virtual_count"`
@@ -575,34 +575,34 @@ func (o *ProbeObjects) Close() error {
 //
 // It can be passed to LoadProbeObjects or ebpf.CollectionSpec.LoadAndAssign.
 type ProbeMaps struct {
-	Allocated     *ebpf.Map `ebpf:"allocated"`
-	Buffers       *ebpf.Map `ebpf:"buffers"`
-	ClockSites    *ebpf.Map `ebpf:"clock_sites"`
-	Counters      *ebpf.Map `ebpf:"counters"`
-	EndedPids     *ebpf.Map `ebpf:"ended_pids"`
-	Entering      *ebpf.Map `ebpf:"entering"`
-	Epochs        *ebpf.Map `ebpf:"epochs"`
-	Events        *ebpf.Map `ebpf:"events"`
-	FrozenThreads *ebpf.Map `ebpf:"frozen_threads"`
-	Heaps         *ebpf.Map `ebpf:"heaps"`
-	KnownThreads  *ebpf.Map `ebpf:"known_threads"`
-	Markers       *ebpf.Map `ebpf:"markers"`
-	NameSites     *ebpf.Map `ebpf:"name_sites"`
-	NmiEvents     *ebpf.Map `ebpf:"nmi_events"`
-	Parked        *ebpf.Map `ebpf:"parked"`
-	Pauses        *ebpf.Map `ebpf:"pauses"`
-	Pids          *ebpf.Map `ebpf:"pids"`
-	ProbeCounts   *ebpf.Map `ebpf:"probe_counts"`
-	Probes        *ebpf.Map `ebpf:"probes"`
-	Processes     *ebpf.Map `ebpf:"processes"`
-	ReturnSites   *ebpf.Map `ebpf:"return_sites"`
-	Scratches     *ebpf.Map `ebpf:"scratches"`
-	SeenMethods   *ebpf.Map `ebpf:"seen_methods"`
-	Strangers     *ebpf.Map `ebpf:"strangers"`
-	Tails         *ebpf.Map `ebpf:"tails"`
-	ValueProbes   *ebpf.Map `ebpf:"value_probes"`
-	VirtualCounts *ebpf.Map `ebpf:"virtual_counts"`
-	WantedLocks   *ebpf.Map `ebpf:"wanted_locks"`
+	Allocated      *ebpf.Map `ebpf:"allocated"`
+	Buffers        *ebpf.Map `ebpf:"buffers"`
+	ClockSites     *ebpf.Map `ebpf:"clock_sites"`
+	Counters       *ebpf.Map `ebpf:"counters"`
+	EndedPids      *ebpf.Map `ebpf:"ended_pids"`
+	Entering       *ebpf.Map `ebpf:"entering"`
+	Epochs         *ebpf.Map `ebpf:"epochs"`
+	Events         *ebpf.Map `ebpf:"events"`
+	Heaps          *ebpf.Map `ebpf:"heaps"`
+	KnownThreads   *ebpf.Map `ebpf:"known_threads"`
+	Markers        *ebpf.Map `ebpf:"markers"`
+	NameSites      *ebpf.Map `ebpf:"name_sites"`
+	NmiEvents      *ebpf.Map `ebpf:"nmi_events"`
+	Parked         *ebpf.Map `ebpf:"parked"`
+	Pauses         *ebpf.Map `ebpf:"pauses"`
+	Pids           *ebpf.Map `ebpf:"pids"`
+	ProbeCounts    *ebpf.Map `ebpf:"probe_counts"`
+	Probes         *ebpf.Map `ebpf:"probes"`
+	Processes      *ebpf.Map `ebpf:"processes"`
+	ReturnSites    *ebpf.Map `ebpf:"return_sites"`
+	Scratches      *ebpf.Map `ebpf:"scratches"`
+	SeenMethods    *ebpf.Map `ebpf:"seen_methods"`
+	Strangers      *ebpf.Map `ebpf:"strangers"`
+	Tails          *ebpf.Map `ebpf:"tails"`
+	UnmountedWaits *ebpf.Map `ebpf:"unmounted_waits"`
+	ValueProbes    *ebpf.Map `ebpf:"value_probes"`
+	VirtualCounts  *ebpf.Map `ebpf:"virtual_counts"`
+	WantedLocks    *ebpf.Map `ebpf:"wanted_locks"`
 }
 
 func (m *ProbeMaps) Close() error {
@@ -615,7 +615,6 @@ func (m *ProbeMaps) Close() error {
 		m.Entering,
 		m.Epochs,
 		m.Events,
-		m.FrozenThreads,
 		m.Heaps,
 		m.KnownThreads,
 		m.Markers,
@@ -632,6 +631,7 @@ func (m *ProbeMaps) Close() error {
 		m.SeenMethods,
 		m.Strangers,
 		m.Tails,
+		m.UnmountedWaits,
 		m.ValueProbes,
 		m.VirtualCounts,
 		m.WantedLocks,
@@ -646,8 +646,6 @@ type ProbeVariables struct {
 	ExportClassCount    *ebpf.Variable `ebpf:"export_class_count"`
 	ExportCountedClass  *ebpf.Variable `ebpf:"export_counted_class"`
 	ExportEndedThread   *ebpf.Variable `ebpf:"export_ended_thread"`
-	ExportFrozen        *ebpf.Variable `ebpf:"export_frozen"`
-	ExportFrozenKind    *ebpf.Variable `ebpf:"export_frozen_kind"`
 	ExportHeapFlags     *ebpf.Variable `ebpf:"export_heap_flags"`
 	ExportHeapPlace     *ebpf.Variable `ebpf:"export_heap_place"`
 	ExportHotspotHeap   *ebpf.Variable `ebpf:"export_hotspot_heap"`
@@ -663,6 +661,8 @@ type ProbeVariables struct {
 	ExportProbedValues  *ebpf.Variable `ebpf:"export_probed_values"`
 	ExportSeenFlags     *ebpf.Variable `ebpf:"export_seen_flags"`
 	ExportStranger      *ebpf.Variable `ebpf:"export_stranger"`
+	ExportUnmountedKind *ebpf.Variable `ebpf:"export_unmounted_kind"`
+	ExportUnmountedWait *ebpf.Variable `ebpf:"export_unmounted_wait"`
 	ExportValueForm     *ebpf.Variable `ebpf:"export_value_form"`
 	ExportValueOperand  *ebpf.Variable `ebpf:"export_value_operand"`
 	ExportVirtualCount  *ebpf.Variable `ebpf:"export_virtual_count"`

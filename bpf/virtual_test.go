@@ -190,8 +190,8 @@ func TestKernelVirtualKeepsCarrier(t *testing.T) {
 	h.reference(object+blocker, h.object(h.klass("Sync", 0), 0))
 	h.mem.put64(object+id, virtualID)
 	p.meta.put64(p.thread.javaThread+current, object)
-	key, frozen := VirtualThread{Serial: proberSerial, Id: virtualID}, Frozen{Every: 2}
-	if err := errors.Join(p.p.FrozenThreads.Put(&key, &frozen),
+	key, frozen := VirtualThread{Serial: proberSerial, Id: virtualID}, UnmountedWait{Every: 2}
+	if err := errors.Join(p.p.UnmountedWaits.Put(&key, &frozen),
 		p.p.VirtualCounts.Put(uint32(proberSerial), &VirtualCount{Begun: 5})); err != nil {
 		t.Fatal(err)
 	}
@@ -202,7 +202,7 @@ func TestKernelVirtualKeepsCarrier(t *testing.T) {
 	if err := p.p.VirtualCounts.Lookup(uint32(proberSerial), &c); err != nil || c.Begun != 3 {
 		t.Errorf("%d waits have begun, %v", c.Begun, err)
 	}
-	if err := p.p.FrozenThreads.Lookup(&key, &frozen); err == nil {
+	if err := p.p.UnmountedWaits.Lookup(&key, &frozen); err == nil {
 		t.Error("it counts twice")
 	}
 }

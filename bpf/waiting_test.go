@@ -76,7 +76,7 @@ func TestKernelStillWaiting(t *testing.T) {
 	all := w.waits(t)
 	pc := o.Seen.Values[WaitPC]
 	// before, it may have waited for the Go runtime
-	i := slices.IndexFunc(all, func(s seenWait) bool { return s.tid == reader && s.state == AwayBlocked && s.pc == pc })
+	i := slices.IndexFunc(all, func(s seenWait) bool { return s.tid == reader && s.state == OffCPUBlocked && s.pc == pc })
 	if i < 0 {
 		t.Fatalf("no wait of thread %d at %#x among %+v", reader, pc, all)
 	}

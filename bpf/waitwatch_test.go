@@ -66,16 +66,16 @@ func takeWaitWatch(t testing.TB, opt waitOptions) *waitWatch {
 }
 
 func (w *waitWatch) maps() []*ebpf.Map {
-	return append(mapsIn(w.o.ProfileMaps), w.objects.DrawnWaits, w.objects.Scratches, w.objects.ThreadsInside)
+	return append(mapsIn(w.o.ProfileMaps), w.objects.DrawnWaits, w.objects.Scratches, w.objects.OpenInvocations)
 }
 
 func (w *waitWatch) Close() error { return errors.Join(w.OffCPU.Close(), w.o.Close()) }
 
 // known are the threads that are followed.
-func (w *waitWatch) known(t *testing.T) map[uint32]Away {
+func (w *waitWatch) known(t *testing.T) map[uint32]OffCPUThread {
 	t.Helper()
-	threads := map[uint32]Away{}
-	if err := w.Threads(func(a *Away) { threads[a.Tid] = *a }); err != nil {
+	threads := map[uint32]OffCPUThread{}
+	if err := w.Threads(func(a *OffCPUThread) { threads[a.Tid] = *a }); err != nil {
 		t.Error(err)
 	}
 	return threads

@@ -63,7 +63,7 @@ func TestKernelWakers(t *testing.T) {
 	comm := string(bytes.TrimSpace(readFile(t, "/proc/self/comm")))
 	read, slept, missing := 0, 0, 0
 	for _, s := range all {
-		if s.woken != 0 && (s.state == AwayPreempted || s.woken <= s.since || s.woken > s.since+uint64(s.length) ||
+		if s.woken != 0 && (s.state == OffCPUPreempted || s.woken <= s.since || s.woken > s.since+uint64(s.length) ||
 			s.least >= s.mean || uint64(s.length) <= s.least) {
 			t.Errorf("%+v", s)
 		}
@@ -75,7 +75,7 @@ func TestKernelWakers(t *testing.T) {
 			}
 			continue
 		}
-		if !drawn || s.state != AwayBlocked {
+		if !drawn || s.state != OffCPUBlocked {
 			continue
 		}
 		if by.time != s.woken || by.kernel < 4 {

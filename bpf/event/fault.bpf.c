@@ -55,7 +55,7 @@ int page_fault(struct tick_context *ctx)
 	h = heap_of(bpf_map_lookup_elem(&processes, &pid), pid);
 	if (h)
 		s->seen.o.place = place_of(h, ctx->addr);
-	write_observation(s, &events, hurried_flags());
+	write_observation(s, &events, urgent_wakeup_flags());
 	return 0;
 }
 

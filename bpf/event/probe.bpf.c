@@ -37,8 +37,8 @@ enum seen_flags *export_seen_flags __attribute__((unused));
 enum heap_place *export_heap_place __attribute__((unused));
 enum heap_flags *export_heap_flags __attribute__((unused));
 struct virtual_thread *export_virtual_thread __attribute__((unused));
-struct frozen *export_frozen __attribute__((unused));
-enum frozen_kind *export_frozen_kind __attribute__((unused));
+struct unmounted_wait *export_unmounted_wait __attribute__((unused));
+enum unmounted_kind *export_unmounted_kind __attribute__((unused));
 struct virtual_count *export_virtual_count __attribute__((unused));
 
 int observe(struct registers *ctx);
@@ -76,7 +76,7 @@ int observe(struct registers *ctx)
 	if (s) {
 		take_registers(s, ctx);
 		learn_from(ctx, s);
-		write_observation(s, &events, s->seen.o.what == OBSERVED_CARD ? hurried_flags() : wakeup_flags());
+		write_observation(s, &events, s->seen.o.what == OBSERVED_CARD ? urgent_wakeup_flags() : wakeup_flags());
 	}
 	return go_on(ctx, false);
 }
@@ -232,7 +232,7 @@ int virtual_freeze(struct registers *ctx)
 SEC("uprobe")
 int virtual_thaw(struct registers *ctx)
 {
-	return go_on(ctx, !(__u8)parameter(ctx, 1) && see_thaw(bpf_get_attach_cookie(ctx), FROZEN_PARKED, parameter(ctx, 0)));
+	return go_on(ctx, !(__u8)parameter(ctx, 1) && see_thaw(bpf_get_attach_cookie(ctx), UNMOUNTED_PARKED, parameter(ctx, 0)));
 }
 
 /* At the entries of Config::freeze_preempt(JavaThread*, long*). */
@@ -254,7 +254,7 @@ int virtual_preempted(struct registers *ctx)
 SEC("uprobe")
 int virtual_entered(struct registers *ctx)
 {
-	return go_on(ctx, see_thaw(bpf_get_attach_cookie(ctx), FROZEN_MONITOR, read_word(parameter(ctx, 0))));
+	return go_on(ctx, see_thaw(bpf_get_attach_cookie(ctx), UNMOUNTED_MONITOR, read_word(parameter(ctx, 0))));
 }
 
 SEC("uprobe")

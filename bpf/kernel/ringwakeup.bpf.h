@@ -23,7 +23,7 @@ static __always_inline __u64 nmi_wakeup_flags(void)
 #define HURRY 32 /* records of which one makes user space look at once */
 
 /* Where user space must look up an object before it moves. */
-static __always_inline __u64 hurried_flags(void)
+static __always_inline __u64 urgent_wakeup_flags(void)
 {
 	return bpf_get_prandom_u32() % HURRY ? wakeup_flags() : BPF_RB_FORCE_WAKEUP;
 }

@@ -4,7 +4,7 @@
 
 #include "event/observe.bpf.h"
 
-#define MAX_FROZEN 65536
+#define MAX_UNMOUNTED 65536
 
 /* Numbers of threads are not used again, addresses of their objects change. */
 struct virtual_thread {
@@ -13,27 +13,27 @@ struct virtual_thread {
 	__u64 id; /* Thread.threadId() */
 };
 
-enum frozen_kind {
-	FROZEN_PARKED = 1,
-	FROZEN_MONITOR = 2,
+enum unmounted_kind {
+	UNMOUNTED_PARKED = 1,
+	UNMOUNTED_MONITOR = 2,
 };
 
-struct frozen {
+struct unmounted_wait {
 	__u64 begin; /* ns */
 	__u32 every;
 	__u32 probe; /* at which the wait began */
 	__u32 turn;  /* turn_of() it then */
-	__u32 kind;  /* enum frozen_kind */
+	__u32 kind;  /* enum unmounted_kind */
 };
 
 /* Of virtual threads that wait. User space deletes those that were not seen to go on. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
-	__uint(max_entries, MAX_FROZEN);
+	__uint(max_entries, MAX_UNMOUNTED);
 	__type(key, struct virtual_thread);
-	__type(value, struct frozen);
-} frozen_threads SEC(".maps");
+	__type(value, struct unmounted_wait);
+} unmounted_waits SEC(".maps");
 
 /* Waits of one VM's virtual threads. */
 struct virtual_count {
@@ -82,15 +82,15 @@ static __always_inline void forget_kept(const struct hotspot_process *vm, const 
 {
 	struct virtual_thread key = {};
 	struct virtual_count *c;
-	struct frozen *f;
+	struct unmounted_wait *f;
 
 	if (!mounted_on(vm, h, thread, &key))
 		return;
-	f = bpf_map_lookup_elem(&frozen_threads, &key);
+	f = bpf_map_lookup_elem(&unmounted_waits, &key);
 	if (!f)
 		return;
 	c = virtual_count_of(h->serial);
 	if (c)
 		__sync_fetch_and_add(&c->begun, -(__u64)f->every);
-	bpf_map_delete_elem(&frozen_threads, &key);
+	bpf_map_delete_elem(&unmounted_waits, &key);
 }

@@ -26,9 +26,9 @@ static __always_inline struct scratch *begin_freeze(__u32 probe, __u32 every, co
 	return s;
 }
 
-static __always_inline bool note_frozen(const struct virtual_thread *key, const struct frozen *f)
+static __always_inline bool note_unmounted(const struct virtual_thread *key, const struct unmounted_wait *f)
 {
-	if (!bpf_map_update_elem(&frozen_threads, key, f, BPF_ANY))
+	if (!bpf_map_update_elem(&unmounted_waits, key, f, BPF_ANY))
 		return true;
 	drop_observation();
 	return false;
@@ -44,7 +44,7 @@ static __always_inline bool see_freeze(__u32 probe, __u64 thread)
 	const struct hotspot_process *vm;
 	const struct hotspot_heap *h;
 	struct virtual_thread key = {};
-	struct frozen f = {.kind = FROZEN_PARKED, .probe = probe};
+	struct unmounted_wait f = {.kind = UNMOUNTED_PARKED, .probe = probe};
 	struct virtual_count *c;
 	struct scratch *s;
 	__u64 object, blocker;
@@ -71,7 +71,7 @@ static __always_inline bool see_freeze(__u32 probe, __u64 thread)
 	if (!blocker && every)
 		count_free(probe); /* or the budget would have no room for the others */
 	if (!blocker || !every) {
-		bpf_map_delete_elem(&frozen_threads, &key);
+		bpf_map_delete_elem(&unmounted_waits, &key);
 		return false;
 	}
 	f.begin = bpf_ktime_get_ns();
@@ -81,7 +81,7 @@ static __always_inline bool see_freeze(__u32 probe, __u64 thread)
 	if (!s)
 		return false;
 	see_object(s, vm, pid, blocker, 0);
-	if (note_frozen(&key, &f))
+	if (note_unmounted(&key, &f))
 		return true;
 	end_observation(s);
 	return false;
@@ -121,7 +121,7 @@ static __always_inline void note_preempted(__u32 probe, __u64 thread)
 	const struct hotspot_process *vm;
 	const struct hotspot_heap *h;
 	struct virtual_thread key = {};
-	struct frozen f = {.kind = FROZEN_MONITOR, .probe = probe};
+	struct unmounted_wait f = {.kind = UNMOUNTED_MONITOR, .probe = probe};
 	struct lock_wait *w = this_wait(&entering);
 	struct virtual_count *c;
 
@@ -136,7 +136,7 @@ static __always_inline void note_preempted(__u32 probe, __u64 thread)
 		c = virtual_count_of(h->serial);
 		if (c)
 			__sync_fetch_and_add(&c->begun, w->every);
-		note_frozen(&key, &f);
+		note_unmounted(&key, &f);
 	}
 	forget_wait(&entering, tid); /* the carrier goes on with others */
 }
@@ -150,7 +150,7 @@ static __always_inline bool see_thaw(__u32 probe, __u32 kind, __u64 thread)
 	const struct hotspot_heap *h;
 	struct virtual_thread key = {};
 	struct virtual_count *c;
-	struct frozen *f;
+	struct unmounted_wait *f;
 	struct scratch *s = 0;
 
 	if (!chosen_at(pid, probe))
@@ -160,7 +160,7 @@ static __always_inline bool see_thaw(__u32 probe, __u32 kind, __u64 thread)
 	h = heap_of(vm, pid);
 	if (!h || !mounted_on(vm, h, thread, &key))
 		return false;
-	f = bpf_map_lookup_elem(&frozen_threads, &key);
+	f = bpf_map_lookup_elem(&unmounted_waits, &key);
 	if (!f || f->kind != kind)
 		return false;
 	if (f->turn == turn_of(probe))
@@ -175,6 +175,6 @@ static __always_inline bool see_thaw(__u32 probe, __u32 kind, __u64 thread)
 		if (c)
 			__sync_fetch_and_add(&c->ended, f->every);
 	}
-	bpf_map_delete_elem(&frozen_threads, &key);
+	bpf_map_delete_elem(&unmounted_waits, &key);
 	return s;
 }

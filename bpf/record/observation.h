@@ -13,7 +13,7 @@ enum observed {
 	OBSERVED_PAUSE,		 /* ns from the order to stop until Java threads may go on; text is struct pause_cause */
 	OBSERVED_FAULT,		 /* the data address; the pc; text is struct registers */
 	OBSERVED_OVERFLOW,	 /* how many events of a CPU's counter it stands for; the probe's number identifies the counter */
-	OBSERVED_WAIT,		 /* a thread was off the CPU: see enum wait_values; flags are an enum away_state */
+	OBSERVED_WAIT,		 /* a thread was off the CPU: see enum wait_values; flags are an enum off_cpu_state */
 	OBSERVED_WAKER,		 /* who ended a wait, before its record: see enum waker_values; flags are of enum waker_flags; text is the process's comm */
 	OBSERVED_CARD,		 /* address of a card in G1's table; 1 if the thread had no queue; text is struct registers, and words of the stack */
 	OBSERVED_FREEZE,	 /* a virtual thread begins to wait: its number; the time, ns. With SEEN_CONTENDED it is for a monitor, else parked */

@@ -30,23 +30,23 @@ enum waker_flags {
 };
 
 /* Why a thread left its CPU. */
-enum away_state {
-	AWAY_BLOCKED = 1, /* it waits until something happens, and a signal may interrupt that */
-	AWAY_DISK,	  /* the same, without signals: the kernel's state D */
-	AWAY_PREEMPTED,	  /* it could have run on */
-	AWAY_THROTTLED,	  /* the same, and its cgroup has used up its quota */
-	AWAY_STOPPED,	  /* by a signal or by a tracer */
+enum off_cpu_state {
+	OFF_CPU_BLOCKED = 1, /* it waits until something happens, and a signal may interrupt that */
+	OFF_CPU_DISK,	  /* the same, without signals: the kernel's state D */
+	OFF_CPU_PREEMPTED,	  /* it could have run on */
+	OFF_CPU_THROTTLED,	  /* the same, and its cgroup has used up its quota */
+	OFF_CPU_STOPPED,	  /* by a signal or by a tracer */
 };
 
 /* A thread that is off the CPU, or on one: since is 0. */
-struct away {
+struct off_cpu_thread {
 	__u64 since; /* ns, CLOCK_MONOTONIC */
 	__u64 on;    /* ns on a CPU since it was made known; while it is on one, until the last tick */
 	__u64 born;  /* of the thread, ns, CLOCK_BOOTTIME: guards against a reused id */
 	__u64 start; /* of its process, as in struct event_header */
 	__u64 pc, sp; /* the user's registers */
 	__u32 pid, tid, exec; /* as in struct event_header */
-	__u32 state; /* enum away_state */
+	__u32 state; /* enum off_cpu_state */
 	__u32 every; /* waits that this one stands for */
 	__u32 pad;
 	__u8 comm[16];

@@ -18,11 +18,11 @@ __u32 follow_every = 1;
 /* Never 0. */
 __u16 rotation = 1;
 
-#define HURRIED_THREADS (1 << 14) /* a power of two; threads with one slot in common displace each other in the next rotation */
-#define HURRIED_WAITS 20	  /* of a thread in a rotation: those after are not all followed */
+#define FREQUENT_WAITERS (1 << 14) /* a power of two; threads with one slot in common displace each other in the next rotation */
+#define FREQUENT_WAITS 20	  /* of a thread in a rotation: those after are not all followed */
 
 /* A thread that switches often in this rotation. */
-struct hurried {
+struct frequent_waiter {
 	__u32 tid;
 	__u16 rotation; /* in another one the slot is free */
 	__u8 every;
@@ -31,31 +31,31 @@ struct hurried {
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, HURRIED_THREADS);
+	__uint(max_entries, FREQUENT_WAITERS);
 	__type(key, __u32);
-	__type(value, struct hurried);
-} hurried_threads SEC(".maps");
+	__type(value, struct frequent_waiter);
+} frequent_waiters SEC(".maps");
 
-static __always_inline struct hurried *hurried_slot(__u32 tid)
+static __always_inline struct frequent_waiter *frequent_waiter_slot(__u32 tid)
 {
-	__u32 at = tid & (HURRIED_THREADS - 1);
+	__u32 at = tid & (FREQUENT_WAITERS - 1);
 
-	return bpf_map_lookup_elem(&hurried_threads, &at);
+	return bpf_map_lookup_elem(&frequent_waiters, &at);
 }
 
 /* The slot of a thread that switches often, 0 if it does not. */
-static __always_inline struct hurried *hurried(__u32 tid)
+static __always_inline struct frequent_waiter *frequent_waiter(__u32 tid)
 {
-	struct hurried *h;
+	struct frequent_waiter *h;
 
 	if (follow_every <= 1 || !tid)
 		return 0;
-	h = hurried_slot(tid);
+	h = frequent_waiter_slot(tid);
 	return h && h->tid == tid && h->rotation == rotation ? h : 0;
 }
 
 /* How many waits the one stands for that begins now; 0 if it is passed over. */
-static __always_inline __u16 hurried_leaves(struct hurried *h)
+static __always_inline __u16 frequent_waiter_leaves(struct frequent_waiter *h)
 {
 	__u32 every = h->every;
 
@@ -66,7 +66,7 @@ static __always_inline __u16 hurried_leaves(struct hurried *h)
 /* A wait of a thread that was followed is over. */
 static __always_inline void count_wait(struct followed *f, __u32 tid)
 {
-	struct hurried *h;
+	struct frequent_waiter *h;
 
 	if (follow_every <= 1)
 		return;
@@ -74,9 +74,9 @@ static __always_inline void count_wait(struct followed *f, __u32 tid)
 		f->rotation = rotation;
 		f->waits = 0;
 	}
-	if (++f->waits != HURRIED_WAITS)
+	if (++f->waits != FREQUENT_WAITS)
 		return;
-	h = hurried_slot(tid);
+	h = frequent_waiter_slot(tid);
 	if (!h || h->rotation == rotation)
 		return; /* another thread's */
 	h->tid = tid;

@@ -21,9 +21,9 @@
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
-struct away *export_away __attribute__((unused));
+struct off_cpu_thread *export_off_cpu_thread __attribute__((unused));
 enum wait_values *export_wait_values __attribute__((unused));
-enum away_state *export_away_state __attribute__((unused));
+enum off_cpu_state *export_off_cpu_state __attribute__((unused));
 enum waker_values *export_waker_values __attribute__((unused));
 enum waker_flags *export_waker_flags __attribute__((unused));
 
@@ -42,20 +42,20 @@ SEC("tp_btf/sched_switch")
 int BPF_PROG(thread_switches, bool preempt, struct task_struct *prev, struct task_struct *next, unsigned int prev_state)
 {
 	struct followed *leaves = 0, *comes = 0;
-	struct hurried *h;
+	struct frequent_waiter *h;
 	__u64 now, since;
 	__u16 every = 1;
 
 	if (!mean_interval)
 		return 0;
-	h = hurried(prev->pid);
+	h = frequent_waiter(prev->pid);
 	if (h && !(prev_state & TASK_DEAD))
-		every = hurried_leaves(h);
+		every = frequent_waiter_leaves(h);
 	if (every)
 		leaves = followed(prev);
 	else
 		count_switch(WAITS_SKIPPED);
-	h = hurried(next->pid);
+	h = frequent_waiter(next->pid);
 	if (!h || h->noted)
 		comes = followed(next);
 	if (!leaves && !comes)
@@ -89,7 +89,7 @@ int BPF_PROG(thread_woken, struct task_struct *task)
 	if (!f)
 		return 0;
 	since = f->since;
-	if (!since || f->state == AWAY_PREEMPTED || f->state == AWAY_THROTTLED)
+	if (!since || f->state == OFF_CPU_PREEMPTED || f->state == OFF_CPU_THROTTLED)
 		return 0;
 	if (has_cpu(f, task))
 		return 0;
@@ -124,7 +124,7 @@ int each_thread(struct bpf_iter__task *ctx)
 	struct task_struct *task = ctx->task, *leader;
 	struct pt_regs___user *regs;
 	struct followed *f;
-	struct away a = {};
+	struct off_cpu_thread a = {};
 	unsigned int state;
 
 	if (!task || !recording || (task->flags & PF_KTHREAD) || !chosen(task->tgid))

@@ -81,10 +81,10 @@ static __always_inline bool frozen(struct task_struct *task)
 static __always_inline __u32 state_of(struct task_struct *task, bool runnable, unsigned int state)
 {
 	if (runnable)
-		return throttled(task) ? AWAY_THROTTLED : AWAY_PREEMPTED;
+		return throttled(task) ? OFF_CPU_THROTTLED : OFF_CPU_PREEMPTED;
 	if ((state & (TASK_STOPPED | TASK_TRACED | TASK_FROZEN)) || frozen(task))
-		return AWAY_STOPPED;
+		return OFF_CPU_STOPPED;
 	if ((state & TASK_UNINTERRUPTIBLE) && !(state & TASK_NOLOAD))
-		return AWAY_DISK;
-	return AWAY_BLOCKED;
+		return OFF_CPU_DISK;
+	return OFF_CPU_BLOCKED;
 }

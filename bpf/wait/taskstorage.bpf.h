@@ -15,9 +15,9 @@
 /* With the kernel's pointer before it, it has one cache line. */
 struct followed {
 	__u32 recording; /* the one that this is of: others are over; 0: the thread has ended */
-	__u8 state;	 /* enum away_state */
+	__u8 state;	 /* enum off_cpu_state */
 	__u8 unseen;	 /* 1 until it leaves or comes: whether it had a CPU when it was made known is not known */
-	__u16 rotation;	 /* as in struct hurried: in which waits were counted last */
+	__u16 rotation;	 /* as in struct frequent_waiter: in which waits were counted last */
 	__u64 since;	 /* when it left; with unseen, when it was made known; 0 on a CPU, or if this wait is passed over */
 	__u64 ran;	 /* ns that it had been on a CPU in its life when it was made known */
 	__u64 delay;	 /* ns that it had waited on run queues in its life when it left */
@@ -115,16 +115,16 @@ static __always_inline struct followed *follow(struct task_struct *task, __u32 s
 static __always_inline struct followed *followed_from_now(struct task_struct *task, unsigned int state)
 {
 	struct followed *f = bpf_task_storage_get(&followed_threads, task, 0, 0);
-	__u32 of = f ? f->recording : 0, away = state_of(task, !state, state);
+	__u32 of = f ? f->recording : 0, off_cpu = state_of(task, !state, state);
 
 	if (!f) {
-		f = follow(task, away, bpf_ktime_get_ns());
+		f = follow(task, off_cpu, bpf_ktime_get_ns());
 	} else if (of == recording) {
 		return f;
 	} else { /* another recording's, unless another iterator is about to change that, or the thread has ended */
 		if (!of || !may_follow() || __sync_val_compare_and_swap(&f->recording, of, 0) != of)
 			return 0;
-		note_from_now(f, task, away, bpf_ktime_get_ns());
+		note_from_now(f, task, off_cpu, bpf_ktime_get_ns());
 		begin_following(f);
 	}
 	if (f && (((struct task_struct___scheduled *)task)->__state & TASK_DEAD)) /* perhaps it had left for the last time before */

@@ -83,23 +83,23 @@ static __always_inline void lose_wait(struct drawn_wait *w)
  * T of threads in an invocation that is followed, ns; 0: as that of others. What a slow invocation waited for is what users ask, so T does not
  * rise as far as for other threads. It does rise, so that what records take stays within what user space allows.
  */
-__u64 inside_interval = 0;
+__u64 open_invocation_interval = 0;
 
-#define INSIDE_PART 8 /* of T at least */
+#define OPEN_INVOCATION_PART 8 /* of T at least */
 
 /* T of a thread. */
 static __always_inline __u64 mean_of(struct task_struct *task)
 {
-	__u64 mean = mean_interval, least = inside_interval;
+	__u64 mean = mean_interval, least = open_invocation_interval;
 	__u32 tid = task->pid;
-	struct inside *in;
+	struct open_invocation *in;
 
 	if (!least || mean <= least)
 		return mean;
-	in = bpf_map_lookup_elem(&threads_inside, &tid);
+	in = bpf_map_lookup_elem(&open_invocations, &tid);
 	if (!in || !in->time || in->born != task->start_boottime)
 		return mean;
-	return max_of(least, mean / INSIDE_PART);
+	return max_of(least, mean / OPEN_INVOCATION_PART);
 }
 
 /* A thread is about to go on after a wait since that time: draws whether that is recorded. */

@@ -69,7 +69,7 @@ func TestFollowedWaitWeight(t *testing.T) {
 	e.waits.handle(s, s.Process(o.Header), o, &fold.Event{TID: 8})
 	a := awaySince(8, 18*second, 5)
 	a.Every = every
-	e.waits.finish(s, window, []bpf.Away{a}, window.Ended)
+	e.waits.finish(s, window, []bpf.OffCPUThread{a}, window.Ended)
 	var sum, exact time.Duration
 	for _, r := range window.Events {
 		for key, sums := range r.ByKind(profile.OffCPU).Rows {

@@ -16,7 +16,7 @@ type reading struct {
 }
 
 // onOf is how long threads have been on a CPU.
-func onOf(threads []bpf.Away) map[uint32]fold.ThreadOn {
+func onOf(threads []bpf.OffCPUThread) map[uint32]fold.ThreadOn {
 	on := make(map[uint32]fold.ThreadOn, len(threads))
 	for i := range threads {
 		a := &threads[i]
@@ -41,7 +41,7 @@ func (e *Source) Opened(_ *fold.State, window *fold.Window) {
 // addTimes adds how long threads existed, and ran if that is known, to a window that ends then. It
 // is known of windows that begin when recording does, or where the last one ended, and where
 // somebody looked.
-func (w *waits) addTimes(s *fold.State, window *fold.Window, threads []bpf.Away, end time.Duration) {
+func (w *waits) addTimes(s *fold.State, window *fold.Window, threads []bpf.OffCPUThread, end time.Duration) {
 	before, from := w.before, max(window.Began, w.begun)
 	known := true
 	switch {

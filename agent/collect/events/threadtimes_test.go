@@ -14,12 +14,12 @@ import (
 // A thread's time on the CPU is that in the window, and its wall time how long it existed in it.
 func TestAddTimes(t *testing.T) {
 	booted := proc.SinceBoot() - proc.Monotonic()
-	thread := func(born, on, since time.Duration) bpf.Away {
-		return bpf.Away{Born: uint64(born + booted), On: uint64(on), Since: uint64(since), Start: 1, Pid: 7, Tid: 8}
+	thread := func(born, on, since time.Duration) bpf.OffCPUThread {
+		return bpf.OffCPUThread{Born: uint64(born + booted), On: uint64(on), Since: uint64(since), Start: 1, Pid: 7, Tid: 8}
 	}
 	for _, tt := range []struct {
 		name          string
-		first, second bpf.Away // when windows from 10 s to 20 s and from there to 30 s end
+		first, second bpf.OffCPUThread // when windows from 10 s to 20 s and from there to 30 s end
 		began         time.Duration
 		before        map[uint32]fold.ThreadOn
 		want          []time.Duration // on, wall, of the second; none if they are not known
@@ -35,17 +35,17 @@ func TestAddTimes(t *testing.T) {
 		{"a window of its own", thread(second, 0, second), thread(second, 0, second), 21 * second, nil, nil},
 		{"a window of its own, at whose begin somebody looked", thread(second, 2*second, second),
 			thread(second, 5*second, second), 21 * second,
-			onOf([]bpf.Away{thread(second, 3*second, second)}), []time.Duration{2 * second, 9 * second}},
+			onOf([]bpf.OffCPUThread{thread(second, 3*second, second)}), []time.Duration{2 * second, 9 * second}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			w := &waits{begun: 10 * second}
 			s := fold.NewState(fold.StateOptions{Submit: func(*guest.Process) {}})
 			window := fold.NewWindow(nil)
 			window.Began, window.Ended, window.Continued = 9*second, 20*second, true
-			w.addTimes(s, window, []bpf.Away{tt.first}, 20*second)
+			w.addTimes(s, window, []bpf.OffCPUThread{tt.first}, 20*second)
 			window = fold.NewWindow(nil)
 			window.Began, window.Ended, window.OnBefore = tt.began, 30*second, tt.before
-			w.addTimes(s, window, []bpf.Away{tt.second}, 30*second)
+			w.addTimes(s, window, []bpf.OffCPUThread{tt.second}, 30*second)
 			var got []profile.ThreadTime
 			for _, set := range window.Events {
 				got = append(got, set.ByKind(profile.OffCPU).ThreadTimes()...)

@@ -181,7 +181,7 @@ func (v *virtuals) forget(key virtualThread) {
 
 // sweep forgets waits that the kernel side has not known for the time since the last call: their
 // ends were not seen.
-func (v *virtuals) sweep(known map[bpf.VirtualThread]bpf.Frozen) {
+func (v *virtuals) sweep(known map[bpf.VirtualThread]bpf.UnmountedWait) {
 	maps.DeleteFunc(v.ended, func(of virtualProcess, _ time.Duration) bool { return of.process.Exited.Load() })
 	for key, w := range v.waiting {
 		f, ok := known[bpf.VirtualThread{Serial: key.process.Attachment.Load(), Id: key.id}]
@@ -275,7 +275,7 @@ func (e *Probes) forgetFrozen() {
 
 // frozen reads which virtual threads wait. It deletes those of probes that were removed and
 // attached again meanwhile: their ends were not seen, and may never be.
-func (e *Probes) frozen() map[bpf.VirtualThread]bpf.Frozen {
+func (e *Probes) frozen() map[bpf.VirtualThread]bpf.UnmountedWait {
 	turns := map[uint32]uint32{}
 	e.mu.Lock()
 	for _, p := range e.plans {
@@ -284,16 +284,16 @@ func (e *Probes) frozen() map[bpf.VirtualThread]bpf.Frozen {
 		}
 	}
 	e.mu.Unlock()
-	known := map[bpf.VirtualThread]bpf.Frozen{}
+	known := map[bpf.VirtualThread]bpf.UnmountedWait{}
 	var key bpf.VirtualThread
-	var f bpf.Frozen
-	for all := e.Programs.FrozenThreads.Iterate(); all.Next(&key, &f); {
+	var f bpf.UnmountedWait
+	for all := e.Programs.UnmountedWaits.Iterate(); all.Next(&key, &f); {
 		known[key] = f
 	}
-	maps.DeleteFunc(known, func(key bpf.VirtualThread, f bpf.Frozen) bool {
+	maps.DeleteFunc(known, func(key bpf.VirtualThread, f bpf.UnmountedWait) bool {
 		old := f.Turn != turns[f.Probe]
 		if old {
-			e.Programs.FrozenThreads.Delete(&key) // it may already be gone
+			e.Programs.UnmountedWaits.Delete(&key) // it may already be gone
 		}
 		return old
 	})

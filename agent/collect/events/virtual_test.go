@@ -91,11 +91,11 @@ func TestVirtualSweep(t *testing.T) {
 	p.Attachment.Store(3)
 	var v virtuals
 	v.begin(s, p, begin, &fold.Event{}, false, asIs)
-	known := map[bpf.VirtualThread]bpf.Frozen{{Serial: 3, Id: 5}: {Begin: 100}}
+	known := map[bpf.VirtualThread]bpf.UnmountedWait{{Serial: 3, Id: 5}: {Begin: 100}}
 	for _, tt := range []struct {
-		known map[bpf.VirtualThread]bpf.Frozen
+		known map[bpf.VirtualThread]bpf.UnmountedWait
 		left  int
-	}{{known, 1}, {nil, 1}, {known, 1}, {nil, 1}, {map[bpf.VirtualThread]bpf.Frozen{{Serial: 3, Id: 5}: {Begin: 200}},
+	}{{known, 1}, {nil, 1}, {known, 1}, {nil, 1}, {map[bpf.VirtualThread]bpf.UnmountedWait{{Serial: 3, Id: 5}: {Begin: 200}},
 		0}} {
 		if v.sweep(tt.known); len(v.waiting) != tt.left {
 			t.Fatalf("%d waits are left, want %d", len(v.waiting), tt.left)

@@ -113,12 +113,12 @@ func (e *Source) seedProcess(ctx context.Context, p *guest.Process, plans []virt
 // has no room.
 func (e *Source) seedWait(of *virtualPlan, v *waitingVirtual, now time.Duration) bool {
 	key := bpf.VirtualThread{Serial: of.process.Attachment.Load(), Id: v.id}
-	frozen := bpf.Frozen{Begin: uint64(now), Every: uint32(max(v.weight+0.5, 1)), Probe: of.cookie, Turn: of.turn,
-		Kind: bpf.FrozenParked}
+	frozen := bpf.UnmountedWait{Begin: uint64(now), Every: uint32(max(v.weight+0.5, 1)), Probe: of.cookie, Turn: of.turn,
+		Kind: bpf.UnmountedParked}
 	if of.kind == virtualBlocks {
-		frozen.Kind = bpf.FrozenMonitor
+		frozen.Kind = bpf.UnmountedMonitor
 	}
-	if e.Programs.FrozenThreads.Update(&key, &frozen, ebpf.UpdateNoExist) != nil {
+	if e.Programs.UnmountedWaits.Update(&key, &frozen, ebpf.UpdateNoExist) != nil {
 		return false
 	}
 	event, epoch := v.event(of.process)

@@ -389,7 +389,7 @@ func (v surveys) finish(s *fold.State, window *fold.Window, end time.Duration) {
 
 // finishVirtual returns what adds the waits of virtual threads that have not ended to a window that
 // ends; frozen are those that the kernel side knows.
-func (e *Source) finishVirtual(frozen map[bpf.VirtualThread]bpf.Frozen) func(*fold.State, *fold.Window) {
+func (e *Source) finishVirtual(frozen map[bpf.VirtualThread]bpf.UnmountedWait) func(*fold.State, *fold.Window) {
 	type wait struct {
 		process *guest.Process
 		kind    int

@@ -34,8 +34,8 @@ type waits struct {
 	endGovern context.CancelFunc // nil if recording did not start
 
 	mu      sync.Mutex
-	stopped time.Duration // when recording ended, 0 if it has not
-	rest    []bpf.Away    // threads then
+	stopped time.Duration      // when recording ended, 0 if it has not
+	rest    []bpf.OffCPUThread // threads then
 
 	// Only functions that have the State use these.
 	last    map[uint32]*lastWait // by thread
@@ -129,16 +129,16 @@ func (w *waits) close() error {
 }
 
 // look returns the threads that are followed.
-func (w *waits) look() (threads []bpf.Away, err error) {
-	err = w.kernel.Threads(func(a *bpf.Away) { threads = append(threads, *a) })
+func (w *waits) look() (threads []bpf.OffCPUThread, err error) {
+	err = w.kernel.Threads(func(a *bpf.OffCPUThread) { threads = append(threads, *a) })
 	return threads, err
 }
 
 // awayStates are the states of threads, as profiles have them.
 var awayStates = [...]string{
-	bpf.AwayBlocked: cause.Blocked, bpf.AwayDisk: cause.Uninterruptible, bpf.AwayPreempted: cause.Runnable,
-	bpf.AwayThrottled: cause.Throttled,
-	bpf.AwayStopped:   cause.Stopped,
+	bpf.OffCPUBlocked: cause.Blocked, bpf.OffCPUDisk: cause.Uninterruptible, bpf.OffCPUPreempted: cause.Runnable,
+	bpf.OffCPUThrottled: cause.Throttled,
+	bpf.OffCPUStopped:   cause.Stopped,
 }
 
 func awayState(state uint8) string {
@@ -221,7 +221,7 @@ func (e *Source) Finishing() func(*fold.State, *fold.Window) {
 // finishWaits does so for off-CPU time.
 func (e *Source) finishWaits() func(*fold.State, *fold.Window) {
 	w := e.waits
-	var frozen map[bpf.VirtualThread]bpf.Frozen
+	var frozen map[bpf.VirtualThread]bpf.UnmountedWait
 	if e.Options.Kinds[profile.Locks] {
 		frozen = e.frozen()
 	}
@@ -268,7 +268,7 @@ func (e *Source) finishWaits() func(*fold.State, *fold.Window) {
 
 // finish adds the waits of threads that were away to a window that ends then. Threads that no
 // longer exist are forgotten.
-func (w *waits) finish(s *fold.State, window *fold.Window, away []bpf.Away, end time.Duration) {
+func (w *waits) finish(s *fold.State, window *fold.Window, away []bpf.OffCPUThread, end time.Duration) {
 	w.addTimes(s, window, away, end)
 	mean := w.rate.now()
 	for i := range away {

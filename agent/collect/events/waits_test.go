@@ -20,15 +20,15 @@ const second = time.Second
 func waitOf(since, until time.Duration, sp uint64) *bpf.Observation {
 	o := &bpf.Observation{
 		Sample: bpf.Sample{Header: &bpf.Header{Time: uint64(until), Start: 1, Pid: 7, Tid: 8}},
-		Seen:   &bpf.ProbeObservation{What: bpf.ObservedWait, Count: 7, Flags: bpf.AwayBlocked},
+		Seen:   &bpf.ProbeObservation{What: bpf.ObservedWait, Count: 7, Flags: bpf.OffCPUBlocked},
 	}
 	o.Seen.Values[bpf.WaitSince], o.Seen.Values[bpf.WaitSP] = uint64(since), sp
 	return o
 }
 
 // awaySince is a thread that has not come back.
-func awaySince(tid uint32, since time.Duration, sp uint64) bpf.Away {
-	return bpf.Away{Since: uint64(since), Sp: sp, Start: 1, Pid: 7, Tid: tid, State: uint32(bpf.AwayBlocked)}
+func awaySince(tid uint32, since time.Duration, sp uint64) bpf.OffCPUThread {
+	return bpf.OffCPUThread{Since: uint64(since), Sp: sp, Start: 1, Pid: 7, Tid: tid, State: uint32(bpf.OffCPUBlocked)}
 }
 
 // A thread that waits when a window ends counts up to its end, with the stack of its last wait if
@@ -37,7 +37,7 @@ func TestFinishWaits(t *testing.T) {
 	for _, tt := range []struct {
 		name           string
 		last           *bpf.Observation
-		away           bpf.Away
+		away           bpf.OffCPUThread
 		known, unknown time.Duration
 	}{
 		{"at the same place", waitOf(11*second, 12*second, 5), awaySince(8, 13*second, 5), 1*second + 7*second, 0},
@@ -57,7 +57,7 @@ func TestFinishWaits(t *testing.T) {
 			if wanted, ok := w.handle(s, p, tt.last, &event); !wanted || !ok {
 				t.Fatal(wanted, ok)
 			}
-			w.finish(s, window, []bpf.Away{tt.away}, window.Ended)
+			w.finish(s, window, []bpf.OffCPUThread{tt.away}, window.Ended)
 			var known, unknown time.Duration
 			for key, sums := range window.Events[p].ByKind(profile.OffCPU).Rows {
 				if key.Place != cause.Blocked {
@@ -87,12 +87,12 @@ func TestFinishWaitsAfterStop(t *testing.T) {
 	window.Began, window.Ended = 10*second, 20*second
 	s.Open(window)
 	waited, stopped := waitOf(11*second, 12*second, 5), waitOf(12*second, 13*second, 5)
-	stopped.Seen.Flags = bpf.AwayStopped
+	stopped.Seen.Flags = bpf.OffCPUStopped
 	p := s.Process(waited.Header)
 	wait, stop := guest.RawFrame{Kind: guest.RawKernel, Frame: 1}, guest.RawFrame{Kind: guest.RawKernel, Frame: 2}
 	w.handle(s, p, waited, &fold.Event{TID: 8, Stack: []guest.RawFrame{wait}})
 	w.handle(s, p, stopped, &fold.Event{TID: 8, Stack: []guest.RawFrame{stop}})
-	w.finish(s, window, []bpf.Away{awaySince(8, 13*second, 5)}, window.Ended)
+	w.finish(s, window, []bpf.OffCPUThread{awaySince(8, 13*second, 5)}, window.Ended)
 	r := window.Events[p].ByKind(profile.OffCPU)
 	got := map[guest.RawFrame]time.Duration{}
 	for key, sums := range r.Rows {
@@ -318,7 +318,7 @@ func TestWaitEndsWhileStacksAreRead(t *testing.T) {
 		e.waits = &waits{last: map[uint32]*lastWait{}, vain: map[uint32]uint64{}}
 		window.Began, window.Ended = 10*second, 20*second
 		s := e.state()
-		away := []bpf.Away{awaySince(8, since, 5)}
+		away := []bpf.OffCPUThread{awaySince(8, since, 5)}
 		asked := e.waits.unknown(s, away, leastAsked)
 		if len(asked) != 1 {
 			t.Fatalf("%d stacks are asked for", len(asked))
@@ -331,7 +331,7 @@ func TestWaitEndsWhileStacksAreRead(t *testing.T) {
 				t.Fatal(wanted, ok)
 			}
 		}
-		seen := bpf.ProbeObservation{What: bpf.ObservedWait, Count: 7, Every: 1, Flags: bpf.AwayBlocked}
+		seen := bpf.ProbeObservation{What: bpf.ObservedWait, Count: 7, Every: 1, Flags: bpf.OffCPUBlocked}
 		seen.Values[bpf.WaitSince], seen.Values[bpf.WaitSP] = uint64(since), 5
 		e.learn(s, asked, [][]byte{foldtest.Observation(record{Identity: identity{PID: 7, Start: 1}, TID: 8, User: "A"},
 			seen, "")})

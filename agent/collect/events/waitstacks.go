@@ -192,11 +192,11 @@ func (e *Source) readStacks(asked []askedThread, end time.Time) {
 // unknown returns the threads whose stacks are not known of those that were away for that long, or
 // for leastFirst if no stack of theirs is. That a thread is stopped, or waits for a CPU, is known
 // without.
-func (w *waits) unknown(s *fold.State, away []bpf.Away, least time.Duration) (asked []askedThread) {
+func (w *waits) unknown(s *fold.State, away []bpf.OffCPUThread, least time.Duration) (asked []askedThread) {
 	now := proc.Monotonic()
 	for i := range away {
 		a := &away[i]
-		blocked := a.State == uint32(bpf.AwayBlocked) || a.State == uint32(bpf.AwayDisk)
+		blocked := a.State == uint32(bpf.OffCPUBlocked) || a.State == uint32(bpf.OffCPUDisk)
 		last, long := w.last[a.Tid], least
 		if last == nil {
 			long = leastFirst
@@ -211,7 +211,7 @@ func (w *waits) unknown(s *fold.State, away []bpf.Away, least time.Duration) (as
 }
 
 // at reports whether the last wait was at the place where the thread waits now.
-func (l *lastWait) at(p *fold.Process, a *bpf.Away) bool {
+func (l *lastWait) at(p *fold.Process, a *bpf.OffCPUThread) bool {
 	return l != nil && l.process == p && l.pc == a.Pc && l.sp == a.Sp
 }
 

@@ -19,7 +19,7 @@ import (
 
 // A Listener opens windows, one at a time. Only one goroutine may use it.
 type Listener struct {
-	objects  *bpf.EnterObjects
+	objects  *bpf.MonitorEnterObjects
 	observer *watch.Observer
 	stream   *ring.Reader
 	seen     bpf.Observation

@@ -12,7 +12,7 @@ const microsecond = 1000 // ns
 
 // hitsEvery is a kernel side's window of n hits, that many ns apart, of two sites in turn.
 func hitsEvery(n, apart int) *bpf.MonitorWatch {
-	w := &bpf.MonitorWatch{Watch: bpf.EnterWatch{Limit: MaxHits, Claimed: uint32(n)}}
+	w := &bpf.MonitorWatch{Watch: bpf.MonitorEnterWatch{Limit: MaxHits, Claimed: uint32(n)}}
 	for i := range min(n, MaxHits) {
 		w.Hits[i] = bpf.EnterHit{Time: uint64(1e9 + i*apart), Site: uint32(i % 2), Ns: microsecond}
 	}

@@ -59,7 +59,7 @@ type look struct {
 // An open invocation is one that has not ended.
 type open struct {
 	tid uint32
-	bpf.Inside
+	bpf.OpenInvocation
 }
 
 // Open begins to follow the method. Waits are those of events.Options.Slow. The error says which
@@ -196,7 +196,7 @@ func (c counts) notes(method string) (notes []string) {
 // count up to its end.
 func (s *Source) Finishing() func(*fold.State, *fold.Window) {
 	now := &look{at: proc.Monotonic()}
-	err := s.follower.Inside(func(tid uint32, in *bpf.Inside) { now.list = append(now.list, open{tid, *in}) })
+	err := s.follower.Inside(func(tid uint32, in *bpf.OpenInvocation) { now.list = append(now.list, open{tid, *in}) })
 	if err != nil {
 		s.services.Log.Error("cannot read which calls have not ended", "err", err)
 	}

@@ -14,7 +14,7 @@ char LICENSE[] SEC("license") = "Dual BSD/GPL";
 struct followed *export_followed __attribute__((unused));
 struct invocation *export_invocation __attribute__((unused));
 struct invocation_counts *export_invocation_counts __attribute__((unused));
-struct inside *export_inside __attribute__((unused));
+struct open_invocation *export_open_invocation __attribute__((unused));
 enum invocation_end *export_invocation_end __attribute__((unused));
 
 /* For how long the thread has been on a CPU since its breakpoints were set: their clock stands still while it is not. */

@@ -65,7 +65,7 @@ static __always_inline __u64 queued(struct task_struct *task)
 }
 
 /* The outermost invocation of a thread is over. */
-static __always_inline void invocation_over(struct invocation_counts *c, const struct followed *f, struct inside *in, __u64 ran,
+static __always_inline void invocation_over(struct invocation_counts *c, const struct followed *f, struct open_invocation *in, __u64 ran,
 					    struct task_struct *task, __u64 now, __u8 end)
 {
 	__u64 begun = in->time;
@@ -93,10 +93,10 @@ static __always_inline void invocation_over(struct invocation_counts *c, const s
 		__sync_fetch_and_add(&c->lost, 1);
 }
 
-static __always_inline struct inside *inside_of(struct task_struct *task, __u32 pid)
+static __always_inline struct open_invocation *open_invocation_of(struct task_struct *task, __u32 pid)
 {
 	__u32 tid = task->pid;
-	struct inside *in = bpf_map_lookup_elem(&threads_inside, &tid);
+	struct open_invocation *in = bpf_map_lookup_elem(&open_invocations, &tid);
 
 	if (in && in->born != task->start_boottime) { /* the end of another thread was not noticed */
 		in->time = 0;
@@ -104,10 +104,10 @@ static __always_inline struct inside *inside_of(struct task_struct *task, __u32 
 		in->pid = pid;
 	}
 	if (!in) {
-		struct inside fresh = {.born = task->start_boottime, .pid = pid};
+		struct open_invocation fresh = {.born = task->start_boottime, .pid = pid};
 
-		bpf_map_update_elem(&threads_inside, &tid, &fresh, BPF_NOEXIST);
-		in = bpf_map_lookup_elem(&threads_inside, &tid);
+		bpf_map_update_elem(&open_invocations, &tid, &fresh, BPF_NOEXIST);
+		in = bpf_map_lookup_elem(&open_invocations, &tid);
 	}
 	return in;
 }
@@ -130,7 +130,7 @@ static __always_inline __u64 return_address(__u64 sp)
  * caller, or another method in the same place, made a call. Where the VM deoptimises the caller, it replaces that address as well: then a
  * nested entry ends an invocation too early.
  */
-static __always_inline bool is_over(const struct inside *in, __u64 sp)
+static __always_inline bool is_over(const struct open_invocation *in, __u64 sp)
 {
 	return sp >= in->sp || (in->back && return_address(in->sp) != in->back);
 }
@@ -139,7 +139,7 @@ static __always_inline bool is_over(const struct inside *in, __u64 sp)
 static __always_inline void invocation_arrive(struct invocation_counts *c, const struct followed *f, __u64 ran, struct task_struct *task,
 					      __u32 pid, bool entry, __u64 sp, __u64 now)
 {
-	struct inside *in = inside_of(task, pid);
+	struct open_invocation *in = open_invocation_of(task, pid);
 
 	if (!in) {
 		__sync_fetch_and_add(&c->refused, 1);

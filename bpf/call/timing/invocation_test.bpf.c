@@ -12,7 +12,7 @@ struct invocation_request {
 
 struct invocation_request *export_invocation_request __attribute__((unused));
 struct followed *export_followed __attribute__((unused));
-struct inside *export_inside __attribute__((unused));
+struct open_invocation *export_open_invocation __attribute__((unused));
 struct invocation_counts *export_invocation_counts __attribute__((unused));
 
 SEC("syscall")

@@ -4,10 +4,10 @@
 
 #include "kernel/kernel.h"
 
-#define MAX_INSIDE 4096 /* threads that have entered the method */
+#define MAX_OPEN_INVOCATIONS 4096 /* threads that have entered the method */
 
 /* A thread's outermost invocation. */
-struct inside {
+struct open_invocation {
 	__u64 born; /* of the thread, ns, CLOCK_BOOTTIME: thread ids are reused */
 	__u64 time; /* when it was entered; 0: it has ended */
 	__u64 sp;   /* at the entry */
@@ -21,7 +21,7 @@ struct inside {
 /* key: tid; user space removes threads that have ended */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, MAX_INSIDE);
+	__uint(max_entries, MAX_OPEN_INVOCATIONS);
 	__type(key, __u32);
-	__type(value, struct inside);
-} threads_inside SEC(".maps");
+	__type(value, struct open_invocation);
+} open_invocations SEC(".maps");

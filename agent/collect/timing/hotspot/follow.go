@@ -178,10 +178,10 @@ func (f *Follower) Profile(calls uint64) *profile.Calls {
 }
 
 // Inside calls each for the threads that are in an invocation.
-func (f *Follower) Inside(each func(tid uint32, in *bpf.Inside)) error {
+func (f *Follower) Inside(each func(tid uint32, in *bpf.OpenInvocation)) error {
 	var (
 		tid uint32
-		in  bpf.Inside
+		in  bpf.OpenInvocation
 	)
 	all := f.kernel.Threads.Iterate()
 	for all.Next(&tid, &in) {
@@ -227,7 +227,7 @@ func (g *followed) run(ctx context.Context) error {
 // forget forgets the calls that threads are in: nobody sees their ends any more.
 func (g *followed) forget() error {
 	var inside []uint32
-	err := g.follower.Inside(func(tid uint32, in *bpf.Inside) {
+	err := g.follower.Inside(func(tid uint32, in *bpf.OpenInvocation) {
 		if int(in.Pid) == g.process.PID {
 			inside = append(inside, tid)
 		}
