@@ -32,7 +32,9 @@ int branch_stack(struct tick_context *ctx)
 	return 0;
 }
 
-/* An event for every Nth retired call, so precise that the next instruction is the callee's first. */
+/*
+ * An event for every Nth retired call, so precise that the next instruction is the callee's first.
+ */
 SEC("perf_event")
 int branch_retired(struct tick_context *ctx)
 {

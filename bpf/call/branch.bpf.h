@@ -2,13 +2,14 @@
 /*
  * Calls that the CPU itself records, in one of two ways:
  *
- *   branch records   (LBR, BRBE, AMD's LbrExtV2) at a tick, the last 32 calls and indirect jumps of the current thread,
- *                    in order. Jumps count only if HotSpot's vtable or itable stubs make them: their target is the
- *                    callee of the call of the stub
- *   retired calls    every Nth call raises an event, when the call instruction has been executed: the return address is
- *                    on top of the stack
+ *   branch records   (LBR, BRBE, AMD's LbrExtV2) at a tick, the last 32 calls and indirect jumps of
+ *                    the current thread, in order. Jumps count only if HotSpot's vtable or itable
+ *                    stubs make them: their target is the callee of the call of the stub
+ *   retired calls    every Nth call raises an event, when the call instruction has been executed:
+ *                    the return address is on top of the stack
  *
- * For perf_event programs: the kernel runs no other one on a CPU while one runs there (bpf_prog_active).
+ * For perf_event programs: the kernel runs no other one on a CPU while one runs there
+ * (bpf_prog_active).
  */
 #pragma once
 
@@ -40,8 +41,9 @@ struct branch_rate {
 struct branch_records {
 	struct perf_branch_entry entries[MAX_BRANCHES]; /* the latest first */
 	/*
-	 * The call of a stub that the next record belongs to, and the stub's blob; 0: none. It is here because before 6.8 the verifier
-	 * takes what a callback's context has at first for what it always has.
+	 * The call of a stub that the next record belongs to, and the stub's blob; 0: none. It is
+	 * here because before 6.8 the verifier takes what a callback's context has at first for
+	 * what it always has.
 	 */
 	__u64 from, to, stub;
 	__u32 taken; /* of the calls; here for the same reason */
@@ -129,7 +131,10 @@ static __always_inline bool in_user_code(const struct perf_branch_entry *e)
 	return is_user_code(e->from) && is_user_code(e->to); /* else it is a system call, or nothing */
 }
 
-/* bpf_loop callback: counts records, from the latest on, until they have as many calls as are wanted. */
+/*
+ * bpf_loop callback: counts records, from the latest on, until they have as many calls as are
+ * wanted.
+ */
 static long branch_count(__u64 i, struct branch_walk *w)
 {
 	if (i >= MAX_BRANCHES || !w->calls)
@@ -223,7 +228,10 @@ static __always_inline void branch_stack_sample(struct task_struct *task, struct
 
 #define RETIRED_SKID 64 /* bytes of the callee that the CPU may be ahead */
 
-/* Where the call before ra went if execution is at pc now; 0 if there is no call, or it leads elsewhere. */
+/*
+ * Where the call before ra went if execution is at pc now; 0 if there is no call, or it leads
+ * elsewhere.
+ */
 static __always_inline __u64 called_before(__u64 ra, __u64 pc)
 {
 	__u8 b[8] = {};
@@ -234,7 +242,10 @@ static __always_inline __u64 called_before(__u64 ra, __u64 pc)
 	__builtin_memcpy(&distance, &b[3], sizeof(distance));
 	if (b[2] == 0xe8 && pc - (ra + (__s64)distance) < RETIRED_SKID) /* call rel32 */
 		return ra + (__s64)distance;
-	/* call [r + s + d32], [r + d32], [r + s + d8], [r + d8], r or [r], by where the instruction begins */
+	/*
+	 * call [r + s + d32], [r + d32], [r + s + d8], [r + d8], r or [r], by where the instruction
+	 * begins
+	 */
 	for (int i = 0; i < 6; i++)
 		if (i != 2 && b[i] == 0xff && (b[i + 1] & 0x38) == 0x10)
 			return pc;
@@ -242,9 +253,10 @@ static __always_inline __u64 called_before(__u64 ra, __u64 pc)
 }
 
 /*
- * Delivers a call that was just retired: execution stands at pc, and ra is on top of the stack. If the CPU went on before
- * it raised the event, pc is further inside the callee: a direct call's instruction has the address at which that begins. If it has
- * changed the stack by then, what is on top follows no call.
+ * Delivers a call that was just retired: execution stands at pc, and ra is on top of the stack. If
+ * the CPU went on before it raised the event, pc is further inside the callee: a direct call's
+ * instruction has the address at which that begins. If it has changed the stack by then, what is on
+ * top follows no call.
  */
 static __always_inline void branch_retired_call(struct task_struct *task, __u64 pc, __u64 ra, __u32 period,
 						struct branch_cost *cost, __u64 now)

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * The page engine: ticks that arm bursts in guests' pages, and the guests' probes that report the calls. The uprobe
- * programs can be preempted by another thread that hits one on the same CPU: nothing is kept per CPU across statements,
- * records are built in memory of the thread, and what is not inlined keeps its stack below 64 bytes (see codemap.bpf.c).
+ * The page engine: ticks that arm bursts in guests' pages, and the guests' probes that report the
+ * calls. The uprobe programs can be preempted by another thread that hits one on the same CPU:
+ * nothing is kept per CPU across statements, records are built in memory of the thread, and what is
+ * not inlined keeps its stack below 64 bytes (see codemap.bpf.c).
  */
 #include "call/burst.bpf.h"
 #include "kernel/operand.bpf.h"

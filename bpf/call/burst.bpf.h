@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * Bursts of sampled calls in guests that count for themselves (Arnold & Grove, CGO 2005, section 4, figure 3). A tick
- * arms the thread that it interrupts, in a page that the kernel and the guest share; the thread then counts its calls
- * down and runs over a probe at every STRIDE-th, SAMPLES times.
+ * Bursts of sampled calls in guests that count for themselves (Arnold & Grove, CGO 2005, section 4,
+ * figure 3). A tick arms the thread that it interrupts, in a page that the kernel and the guest
+ * share; the thread then counts its calls down and runs over a probe at every STRIDE-th, SAMPLES
+ * times.
  *
- * The page may be written by its guest at any time. What is read from it decides about nothing but that guest's own
- * next burst; who owns a slot, and how many calls it may still report, is kept where guests cannot write.
+ * The page may be written by its guest at any time. What is read from it decides about nothing but
+ * that guest's own next burst; who owns a slot, and how many calls it may still report, is kept
+ * where guests cannot write.
  */
 #pragma once
 
@@ -56,7 +58,10 @@ static __always_inline bool burst_begin(volatile struct vmprof_slot *s, struct b
 	s->skip = skip;
 	s->left = samples;
 	s->burst = (__u32)t->burst;
-	/* Last. The thread that reads it stands still here, but others of the process set bits of their own in it. */
+	/*
+	 * Last. The thread that reads it stands still here, but others of the process set bits of
+	 * their own in it.
+	 */
 	__sync_fetch_and_or(&s->armed, SLOT_ARMED);
 	return true;
 }
@@ -130,7 +135,10 @@ static __always_inline struct burst_thread *burst_take(struct task_struct *task,
 	return t;
 }
 
-/* vmprof:call. The guest's stub has counted: every execution is a sample, if there is credit for it. */
+/*
+ * vmprof:call. The guest's stub has counted: every execution is a sample, if there is credit for
+ * it.
+ */
 static __always_inline void burst_call(struct task_struct *task, __u32 pid, __u64 now, __u64 callee, __u64 caller)
 {
 	struct burst_thread *t = burst_take(task, pid);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * The parts of a burst as programs of their own, for tests only. A syscall program runs on the thread that asks for
- * it: the test plays the guest, its stub and its page included.
+ * The parts of a burst as programs of their own, for tests only. A syscall program runs on the
+ * thread that asks for it: the test plays the guest, its stub and its page included.
  */
 #include "call/burst.bpf.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * What kernel side, guests and user space share to sample bursts of calls: a page with every guest, and maps that guests
- * do not see.
+ * What kernel side, guests and user space share to sample bursts of calls: a page with every guest,
+ * and maps that guests do not see.
  */
 #pragma once
 
@@ -15,9 +15,16 @@
 
 #define SLOT_ARMED 1u /* VMPROF_ARMED of contrib/guest/vmprof.h */
 
-/* One thread's part of the page, a cache line. Its thread counts in it; contrib/guest/vmprof.h has the guest's side. */
+/*
+ * One thread's part of the page, a cache line. Its thread counts in it; contrib/guest/vmprof.h has
+ * the guest's side.
+ */
 struct vmprof_slot {
-	__u32 armed; /* SLOT_ARMED: a burst is on. Set last here, and cleared by the guest at the burst's end. Other bits are the guest's */
+	/*
+	 * SLOT_ARMED: a burst is on. Set last here, and cleared by the guest at the burst's end.
+	 * Other bits are the guest's
+	 */
+	__u32 armed;
 	__u32 skip;  /* calls until the next sample, that one included */
 	__u32 left;  /* samples until the burst's end */
 	__u32 stride;
@@ -37,7 +44,9 @@ struct burst_guest {
 	__u32 pad;
 };
 
-/* What a guest's thread owns and may do. Only its own thread and ticks that interrupt it come here. */
+/*
+ * What a guest's thread owns and may do. Only its own thread and ticks that interrupt it come here.
+ */
 struct burst_thread {
 	__u64 burst;  /* bursts so far */
 	__u32 serial; /* burst_guest.serial; 0: the thread has no slot */
@@ -91,7 +100,10 @@ struct page_map {
 	__type(value, struct vmprof_page);
 };
 
-/* key: pid of a guest; value: the map that holds its page and nothing else, since the guest gets a descriptor of it */
+/*
+ * key: pid of a guest; value: the map that holds its page and nothing else, since the guest gets a
+ * descriptor of it
+ */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH_OF_MAPS);
 	__uint(max_entries, MAX_PAGE_GUESTS);

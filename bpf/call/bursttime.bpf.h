@@ -18,10 +18,11 @@ struct task_struct___burst {
 #define SCHED(task) (&((struct task_struct___burst *)(task))->se)
 
 /*
- * The CPU time of the current task since its burst began, in ns. What is not in the scheduler's account yet is the
- * time since that was brought up to date, when the task got the CPU at the latest. Its clock and CLOCK_MONOTONIC begin
- * at different moments, but go alike, so that cancels out. The clocks of two CPUs do not: for a task that has moved it
- * is the account alone, which may be wrong by one of the scheduler's ticks.
+ * The CPU time of the current task since its burst began, in ns. What is not in the scheduler's
+ * account yet is the time since that was brought up to date, when the task got the CPU at the
+ * latest. Its clock and CLOCK_MONOTONIC begin at different moments, but go alike, so that cancels
+ * out. The clocks of two CPUs do not: for a task that has moved it is the account alone, which may
+ * be wrong by one of the scheduler's ticks.
  */
 static __always_inline __u64 burst_spent(struct task_struct *task, const struct burst_thread *t, __u64 now)
 {

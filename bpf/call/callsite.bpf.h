@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * A call as two frames (sample.h), seen from the first instruction of the callee: where it stands, and where it will
- * return to. HotSpot's adapters and its vtable and itable stubs jump to the callee, so that the return address is the
- * real caller's already. For two callers the return address is not enough: the interpreter is identified by its frame at rbp, and native code by
- * its record of the Java code that called it (both as in hotspot.bpf.h). Keeps no state.
+ * A call as two frames (sample.h), seen from the first instruction of the callee: where it stands,
+ * and where it will return to. HotSpot's adapters and its vtable and itable stubs jump to the
+ * callee, so that the return address is the real caller's already. For two callers the return
+ * address is not enough: the interpreter is identified by its frame at rbp, and native code by its
+ * record of the Java code that called it (both as in hotspot.bpf.h). Keeps no state.
  */
 #pragma once
 
@@ -45,7 +46,10 @@ static __always_inline bool is_deopt_handler(const struct hotspot_process *vm, _
 	       ((vm->flags & HOTSPOT_DEOPT_MH) && pc == read_word(blob + vm->blob_deopt_mh_handler));
 }
 
-/* A place in the code cache that is not the interpreter's. sp is that of the frame there, 0 if pc was just entered. */
+/*
+ * A place in the code cache that is not the interpreter's. sp is that of the frame there, 0 if pc
+ * was just entered.
+ */
 static __noinline __u64 code_frame(const struct hotspot_process *vm, __u64 pc, __u64 sp)
 {
 	__u64 blob = blob_at(vm, pc), name, orig;
@@ -62,7 +66,8 @@ static __noinline __u64 code_frame(const struct hotspot_process *vm, __u64 pc, _
 		if (in_code_cache(vm, orig))
 			pc = orig;
 	}
-	return (__u64)FRAME_JIT << FRAME_KIND_SHIFT | (__u64)(id & 0xfffffff) << 32 | ((pc - vm->code_low) & 0xffffffff);
+	return (__u64)FRAME_JIT << FRAME_KIND_SHIFT | (__u64)(id & 0xfffffff) << 32 |
+		((pc - vm->code_low) & 0xffffffff);
 }
 
 static __always_inline bool in_interpreter(const struct hotspot_process *vm, __u64 pc)
@@ -70,7 +75,10 @@ static __always_inline bool in_interpreter(const struct hotspot_process *vm, __u
 	return pc >= vm->interpreter_low && pc < vm->interpreter_high;
 }
 
-/* The method of the interpreter's frame at bp, which is in the middle of a call; the code at pc if there is none. */
+/*
+ * The method of the interpreter's frame at bp, which is in the middle of a call; the code at pc if
+ * there is none.
+ */
 static __always_inline __u64 interpreter_frame(const struct hotspot_process *vm, __u64 pc, __u64 bp)
 {
 	__u64 method = read_word(bp + vm->interp_method), cm = read_word(method + vm->method_const), bci;
@@ -114,8 +122,9 @@ static __always_inline __u64 callee_frame(const struct hotspot_process *vm, cons
 }
 
 /*
- * The call site. Native code that calls Java comes through the call stub; the Java code that had called that native code
- * is the caller then, and the stub if there is none: the thread began there. Of native code, a frame pointer is assumed.
+ * The call site. Native code that calls Java comes through the call stub; the Java code that had
+ * called that native code is the caller then, and the stub if there is none: the thread began
+ * there. Of native code, a frame pointer is assumed.
  */
 static __always_inline __u64 caller_frame(const struct hotspot_process *vm, const struct entry_registers *r,
 					  struct call_places *at)

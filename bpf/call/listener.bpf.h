@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * Watches on the entry points of methods: every call that arrives there is recorded with its caller.
+ * Watches on the entry points of methods: every call that arrives there is recorded with its
+ * caller.
  *
- * For perf_event programs: the kernel runs no other one on a CPU while one runs there (bpf_prog_active).
+ * For perf_event programs: the kernel runs no other one on a CPU while one runs there
+ * (bpf_prog_active).
  */
 #pragma once
 
@@ -70,7 +72,9 @@ static __always_inline __u64 thread_base(const struct hotspot_process *vm, __u64
 	return native_stack_base(task);
 }
 
-/* A thread of a process is about to execute the first instruction of a method that is listened to. */
+/*
+ * A thread of a process is about to execute the first instruction of a method that is listened to.
+ */
 static __always_inline void listener_take(struct task_struct *task, struct listener_watch *l, __u32 pid, __u32 entry,
 					  const struct entry_registers *r, __u64 now)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * A hit of a breakpoint as a program of its own, for tests only. A syscall program runs on the thread that asks for it:
- * the test plays the guest, with registers and memory of its own.
+ * A hit of a breakpoint as a program of its own, for tests only. A syscall program runs on the
+ * thread that asks for it: the test plays the guest, with registers and memory of its own.
  */
 #include "call/listener.bpf.h"
 

@@ -1,25 +1,26 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * PHP's structures, as far as a call in php:function__entry needs them. That USDT probe stands in dtrace_execute_ex
- * (Zend/zend_dtrace.c), which PHP executes user functions with if it was started with USE_ZEND_DTRACE=1. Names of the
- * callee come from the probe's arguments, the caller from the chain of zend_execute_data (Zend/zend_compile.h).
+ * PHP's structures, as far as a call in php:function__entry needs them. That USDT probe stands in
+ * dtrace_execute_ex (Zend/zend_dtrace.c), which PHP executes user functions with if it was started
+ * with USE_ZEND_DTRACE=1. Names of the callee come from the probe's arguments, the caller from the
+ * chain of zend_execute_data (Zend/zend_compile.h).
  *
- * Everything that is read here was written by a guest: addresses are only ever read from, strings are cut, and the
- * chain is followed for a bounded length.
+ * Everything that is read here was written by a guest: addresses are only ever read from, strings
+ * are cut, and the chain is followed for a bounded length.
  */
 #pragma once
 
 #include "kernel/operand.bpf.h"
 
 /*
- * How many frames that are not user code are looked past for a caller: internal functions (array_map), and the
- * frames without function that generators leave.
+ * How many frames that are not user code are looked past for a caller: internal functions
+ * (array_map), and the frames without function that generators leave.
  */
 #define MAX_PHP_INTERNAL 8
 
 /*
- * Where things are in PHP's structures, bytes. The same from 7.4 to 8.4 on 64-bit machines; what those versions moved
- * is in struct usdt_probe.
+ * Where things are in PHP's structures, bytes. The same from 7.4 to 8.4 on 64-bit machines; what
+ * those versions moved is in struct usdt_probe.
  */
 #define EXECUTE_DATA_OPLINE 0 /* zend_execute_data */
 #define EXECUTE_DATA_FUNC 24

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * The usdt engine: ticks that ask for a window in a guest, and the probe that is attached meanwhile. The uprobe programs
- * can be preempted and move between CPUs: nothing is kept per CPU across statements, and what is not inlined keeps its
- * stack below 64 bytes (see codemap.bpf.c).
+ * The usdt engine: ticks that ask for a window in a guest, and the probe that is attached
+ * meanwhile. The uprobe programs can be preempted and move between CPUs: nothing is kept per CPU
+ * across statements, and what is not inlined keeps its stack below 64 bytes (see codemap.bpf.c).
  */
 #include "call/usdt.bpf.h"
 
@@ -31,8 +31,12 @@ int usdt_tick(struct tick_context *ctx)
 	return 0;
 }
 
-/* A call of a function of PHP. Returns true if it is a sample. A function of its own, for the sake of the stack. */
-static __noinline bool usdt_php(struct usdt_guest *g, struct task_struct *task, const struct usdt_probe *probe, __u64 now)
+/*
+ * A call of a function of PHP. Returns true if it is a sample. A function of its own, for the sake
+ * of the stack.
+ */
+static __noinline bool usdt_php(struct usdt_guest *g, struct task_struct *task, const struct usdt_probe *probe,
+				__u64 now)
 {
 	struct php_caller caller = {};
 	__u64 frame = php_pointer(g->executing), func;
@@ -81,7 +85,8 @@ int usdt_entry(void *ctx)
 	count(CALL_HITS, 1);
 	g = bpf_map_lookup_elem(&usdt_guests, &pid);
 	if (!g || g->start_ticks != task->group_leader->start_boottime / NS_PER_START_TICK) {
-		count(CALL_HITS_REFUSED, 1); /* the guest has ended, or forked: a child shares the uprobe until it goes */
+		/* the guest has ended, or forked: a child shares the uprobe until it goes */
+		count(CALL_HITS_REFUSED, 1);
 		count(NS_CALLS, bpf_ktime_get_ns() - begin);
 		return 0;
 	}

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * Calls as seen from a USDT probe on the way into every function of an interpreter: php:function__entry,
- * python:function__entry, ruby:method__entry. The probe is passed while its semaphore is not 0, which the kernel sees to
- * while a uprobe is attached there. Attaching takes user space milliseconds, so it is done for windows: a tick in a guest
- * asks for one, hits are sampled until the burst has its samples, and then user space is asked to take the uprobe away.
+ * Calls as seen from a USDT probe on the way into every function of an interpreter:
+ * php:function__entry, python:function__entry, ruby:method__entry. The probe is passed while its
+ * semaphore is not 0, which the kernel sees to while a uprobe is attached there. Attaching takes
+ * user space milliseconds, so it is done for windows: a tick in a guest asks for one, hits are
+ * sampled until the burst has its samples, and then user space is asked to take the uprobe away.
  *
- * Nothing here writes into a guest. What is read was written by one: strings are cut, and addresses only read from.
+ * Nothing here writes into a guest. What is read was written by one: strings are cut, and addresses
+ * only read from.
  */
 #pragma once
 
@@ -25,7 +27,10 @@ enum usdt_dialect {
 	USDT_PHP,	    /* the callee from the probe's arguments, the caller from PHP's frames */
 };
 
-/* One site of the probe in one build of an interpreter. Arguments that it does not have are the constant 0. */
+/*
+ * One site of the probe in one build of an interpreter. Arguments that it does not have are the
+ * constant 0.
+ */
 struct usdt_probe {
 	struct operand name, file, class_name;
 	__u32 filename, opcodes; /* USDT_PHP: in zend_op_array, bytes */
@@ -38,7 +43,10 @@ enum usdt_mode {
 	USDT_EXACT, /* every call of PHP is counted in usdt_edges, in a window that stays open */
 };
 
-/* One process. Its own thread and ticks that interrupt it write here; user space adds and takes whole values. */
+/*
+ * One process. Its own thread and ticks that interrupt it write here; user space adds and takes
+ * whole values.
+ */
 struct usdt_guest {
 	__u64 start_ticks; /* event_header.start in 10 ms: guards against a reused pid */
 	__u64 executing;   /* USDT_PHP: address of executor_globals.current_execute_data */
@@ -84,7 +92,10 @@ struct usdt_rate {
 	__u32 samples; /* 0: none */
 };
 
-/* An edge of the exact call graph. Code is identified by the address of its opcodes, which closures share. */
+/*
+ * An edge of the exact call graph. Code is identified by the address of its opcodes, which closures
+ * share.
+ */
 struct usdt_site {
 	__u64 callee, caller; /* opcodes; the caller is 0 if there is none */
 	__u32 pid;
@@ -146,7 +157,10 @@ struct {
 
 static const struct usdt_edge usdt_no_calls;
 
-/* What a thread writes before it sends it: it may be preempted meanwhile, and a ring is held up by a record that is not whole. */
+/*
+ * What a thread writes before it sends it: it may be preempted meanwhile, and a ring is held up by
+ * a record that is not whole.
+ */
 struct usdt_draft {
 	struct named_call call;
 	struct usdt_notice notice;
@@ -205,8 +219,9 @@ static __noinline void usdt_names(struct named_call *c, struct task_struct *task
 }
 
 /*
- * The function of PHP that is being entered, if its structures are where the probe says: the probe's arguments point
- * into the very strings that are found by way of them. Else 0, and nothing is reported that might be wrong.
+ * The function of PHP that is being entered, if its structures are where the probe says: the
+ * probe's arguments point into the very strings that are found by way of them. Else 0, and nothing
+ * is reported that might be wrong.
  */
 static __noinline __u64 php_entered(struct task_struct *task, const struct usdt_probe *probe, __u64 frame)
 {
@@ -222,7 +237,10 @@ static __noinline __u64 php_entered(struct task_struct *task, const struct usdt_
 	return func;
 }
 
-/* Adds the time since the latest hit of the burst to what it spent, if the thread ran all the while. */
+/*
+ * Adds the time since the latest hit of the burst to what it spent, if the thread ran all the
+ * while.
+ */
 static __always_inline void usdt_gap(struct usdt_guest *g, struct task_struct *task, __u64 now)
 {
 	__u64 gap = now - g->left_at;
@@ -337,8 +355,8 @@ static __always_inline void usdt_tick_guest(struct usdt_guest *g, __u32 pid, __u
 }
 
 /*
- * Counts a hit of a burst down. Returns true if it is to be sampled. The thread of the burst's first hit has it alone:
- * gaps between calls are its own.
+ * Counts a hit of a burst down. Returns true if it is to be sampled. The thread of the burst's
+ * first hit has it alone: gaps between calls are its own.
  */
 static __always_inline bool usdt_take(struct usdt_guest *g, struct task_struct *task, __u64 now)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * The parts of a burst at a USDT probe as programs of their own, for tests only. A syscall program runs on the thread
- * that asks for it: the test plays the guest, PHP's structures included.
+ * The parts of a burst at a USDT probe as programs of their own, for tests only. A syscall program
+ * runs on the thread that asks for it: the test plays the guest, PHP's structures included.
  */
 #include "call/usdt.bpf.h"
 

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * Allocations of HotSpot, where a thread has met the end of its allocation buffer (TLAB): it got a new one, or an object was
- * allocated outside and the buffer is kept (src/hotspot/share/gc/shared/allocTracer.cpp, JDK 11 and later). That is once in
- * thousands of objects. Exact counts are of VMs that were started with -XX:+DTraceAllocProbes.
+ * Allocations of HotSpot, where a thread has met the end of its allocation buffer (TLAB): it got a
+ * new one, or an object was allocated outside and the buffer is kept
+ * (src/hotspot/share/gc/shared/allocTracer.cpp, JDK 11 and later). That is once in thousands of
+ * objects. Exact counts are of VMs that were started with -XX:+DTraceAllocProbes.
  */
 #pragma once
 
@@ -110,27 +111,32 @@ static __always_inline __u64 allocated_by(const struct hotspot_heap *h, __u64 th
 }
 
 /*
- * For how many bytes an object stands that a thread met the end of its buffer with: the buffer is the new one, or if it is
- * allocated outside the one that is kept. 0 for none.
+ * For how many bytes an object stands that a thread met the end of its buffer with: the buffer is
+ * the new one, or if it is allocated outside the one that is kept. 0 for none.
  *
- * The first object that a buffer has no room for was drawn: of all it is the first as likely as it is large, as the buffer's
- * end is a point among the bytes that the thread allocates. It stands for the bytes before that end. Objects under other
- * laws stand for nothing, as small ones among them are likelier: those that come after the first before the thread gets
- * another buffer; and the first one after the buffer was taken away, which is any. The bytes of all these are owed, and the
- * next end stands for them, too; as are those of the object at an end itself, or larger ones would stand for more than others.
- * Of a buffer that was taken away, half was used on average. An object that no buffer can have stands for itself.
+ * The first object that a buffer has no room for was drawn: of all it is the first as likely as it
+ * is large, as the buffer's end is a point among the bytes that the thread allocates. It stands for
+ * the bytes before that end. Objects under other laws stand for nothing, as small ones among them
+ * are likelier: those that come after the first before the thread gets another buffer; and the
+ * first one after the buffer was taken away, which is any. The bytes of all these are owed, and the
+ * next end stands for them, too; as are those of the object at an end itself, or larger ones would
+ * stand for more than others. Of a buffer that was taken away, half was used on average. An object
+ * that no buffer can have stands for itself.
  *
- * A VM gives up the buffer before it knows whether there is room for another. If there is none, which is so of G1 before JDK 17
- * at the end of most regions, the object that met the end is allocated outside while the thread has no buffer: buffer is 0 then.
+ * A VM gives up the buffer before it knows whether there is room for another. If there is none,
+ * which is so of G1 before JDK 17 at the end of most regions, the object that met the end is
+ * allocated outside while the thread has no buffer: buffer is 0 then.
  *
- * If the probe was not there for a while, nothing is known of what the thread did meanwhile. Then the end stands for the
- * whole buffer: as many ends fall into the time in which the probe is there as buffers were used up in it, on average.
+ * If the probe was not there for a while, nothing is known of what the thread did meanwhile. Then
+ * the end stands for the whole buffer: as many ends fall into the time in which the probe is there
+ * as buffers were used up in it, on average.
  */
 static __always_inline __u64 stands_for(const struct hotspot_process *vm, const struct hotspot_heap *h, __u64 thread,
 					__u64 size, __u64 buffer, bool outside, __u32 turn)
 {
 	__u32 tid = (__u32)bpf_get_current_pid_tgid(), epoch = buffer_epoch(vm, h);
-	bool given_up = outside && !buffer && h && h->tlab_start != h->tlab_end; /* they are the same if the VM has no buffers */
+	/* they are the same if the VM has no buffers */
+	bool given_up = outside && !buffer && h && h->tlab_start != h->tlab_end;
 	__u64 weight = 0, room = size < buffer ? buffer - size : 0, had = buffer;
 	struct buffer_state *b, fresh = {.epoch = epoch, .turn = turn};
 
@@ -140,7 +146,8 @@ static __always_inline __u64 stands_for(const struct hotspot_process *vm, const 
 	if (outside && (size >= had || (h && h->largest_buffered && size > h->largest_buffered))) {
 		if (b) {
 			b->sited += size;
-			if (given_up && !b->ended && b->epoch == epoch && b->turn == turn) { /* nothing else can stand for that buffer */
+			/* nothing else can stand for that buffer */
+			if (given_up && !b->ended && b->epoch == epoch && b->turn == turn) {
 				b->owed += b->room;
 				b->ended = 1;
 			}
@@ -179,7 +186,10 @@ static __always_inline __u64 stands_for(const struct hotspot_process *vm, const 
 	return weight;
 }
 
-/* Notes an allocation; the registers are those at the entry of send_allocation_in_new_tlab or _outside_tlab. */
+/*
+ * Notes an allocation; the registers are those at the entry of send_allocation_in_new_tlab or
+ * _outside_tlab.
+ */
 static __always_inline bool see_allocation(const struct registers *r, __u32 probe, bool outside)
 {
 	__u32 pid = bpf_get_current_pid_tgid() >> 32, every;
@@ -229,7 +239,10 @@ static __always_inline struct hotspot_heap *counted_heap(void)
 	return h && h->thread_allocated ? h : 0;
 }
 
-/* Reports what a thread has allocated: the current one if it is about to leave its VM's list of threads. */
+/*
+ * Reports what a thread has allocated: the current one if it is about to leave its VM's list of
+ * threads.
+ */
 static __always_inline void send_thread_end(struct ended_thread *e, const struct hotspot_heap *h, __u64 thread)
 {
 	e->thread = thread;
@@ -248,7 +261,8 @@ static __always_inline void see_thread_end(__u64 thread)
 
 	if (!h)
 		return;
-	fill_header(&e.header, (struct task_struct *)bpf_get_current_task_btf(), EVENT_VM_THREAD_END, bpf_ktime_get_ns());
+	fill_header(&e.header, (struct task_struct *)bpf_get_current_task_btf(), EVENT_VM_THREAD_END,
+		    bpf_ktime_get_ns());
 	b = bpf_map_lookup_elem(&buffers, &tid);
 	e.sited = b ? b->sited : 0;
 	bpf_map_delete_elem(&buffers, &tid);
@@ -267,7 +281,8 @@ static __always_inline void see_vm_end(void)
 
 	if (!h || !h->thread_list)
 		return;
-	fill_header(&e.header, (struct task_struct *)bpf_get_current_task_btf(), EVENT_VM_THREAD_END, bpf_ktime_get_ns());
+	fill_header(&e.header, (struct task_struct *)bpf_get_current_task_btf(), EVENT_VM_THREAD_END,
+		    bpf_ktime_get_ns());
 	e.sited = ~0ull;
 	list = read_word(h->thread_list);
 	if (h->list_threads) {

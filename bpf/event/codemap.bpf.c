@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * What a HotSpot VM announces of its code, through its USDT probes. These programs are uprobes: they can be preempted
- * by another thread that hits one on the same CPU. So they claim the memory in which they build a record. They do not
- * reserve one in the stream: a thread that lost its CPU before it submitted it would hold up everything behind it.
- * Kernels since 6.13 give a function with 64 bytes of stack or more a stack per CPU: what is not inlined here is so to
- * stay below that.
+ * What a HotSpot VM announces of its code, through its USDT probes. These programs are uprobes:
+ * they can be preempted by another thread that hits one on the same CPU. So they claim the memory
+ * in which they build a record. They do not reserve one in the stream: a thread that lost its CPU
+ * before it submitted it would hold up everything behind it. Kernels since 6.13 give a function
+ * with 64 bytes of stack or more a stack per CPU: what is not inlined here is so to stay below
+ * that.
  */
 #include "walk/codecache.bpf.h"
 #include "kernel/maps.bpf.h"
@@ -89,7 +90,10 @@ static __always_inline struct epochs *my_epochs(__u32 pid)
 	return bpf_map_lookup_elem(&epochs, &slot);
 }
 
-/* hotspot:compiled__method__load. Also from VMs that are not attached: that is how a new one is noticed early. */
+/*
+ * hotspot:compiled__method__load. Also from VMs that are not attached: that is how a new one is
+ * noticed early.
+ */
 SEC("uprobe")
 int load(void *ctx)
 {

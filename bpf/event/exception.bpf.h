@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * Exceptions that are created. The constructor of java.lang.Throwable has the VM write the stack trace of the new object
- * (src/hotspot/share/prims/jvm.cpp). Exceptions without a stack trace do not pass here: those of classes that refuse one, and those
- * that the VM made in advance, as for code that throws the same one again and again.
+ * Exceptions that are created. The constructor of java.lang.Throwable has the VM write the stack
+ * trace of the new object (src/hotspot/share/prims/jvm.cpp). Exceptions without a stack trace do
+ * not pass here: those of classes that refuse one, and those that the VM made in advance, as for
+ * code that throws the same one again and again.
  */
 #pragma once
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * Perf events: page faults with the address that was touched, and overflows of the CPU's own counters. Programs of perf
- * events are not preempted, unlike those of probes, so the two kinds cannot share a program that walks. That is why these
- * have an object of their own.
+ * Perf events: page faults with the address that was touched, and overflows of the CPU's own
+ * counters. Programs of perf events are not preempted, unlike those of probes, so the two kinds
+ * cannot share a program that walks. That is why these have an object of their own.
  */
 #include "event/observe.bpf.h"
 #include "kernel/registers.bpf.h"

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
-/* Objects of a HotSpot VM: of which class they are, and where. Nothing here keeps state, and every read may fail. */
+/*
+ * Objects of a HotSpot VM: of which class they are, and where. Nothing here keeps state, and every
+ * read may fail.
+ */
 #pragma once
 
 #include "walk/codecache.bpf.h"
@@ -38,7 +41,10 @@ static __always_inline __u64 klass_of(const struct hotspot_heap *h, __u64 object
 	return narrow ? h->narrow_klass_base + (narrow << (h->narrow_klass_shift & 31)) : 0;
 }
 
-/* The size of an object in bytes, by its class and, for an array, its length: src/hotspot/share/oops/klass.hpp. */
+/*
+ * The size of an object in bytes, by its class and, for an array, its length:
+ * src/hotspot/share/oops/klass.hpp.
+ */
 static __always_inline __u64 size_of_object(const struct hotspot_heap *h, __u64 object, __u64 klass)
 {
 	__s32 layout = read_int(klass + h->klass_layout);

@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * A hit of a probe becomes a record: an observation with its calling context. Two programs make it. The probe's own program
- * counts the hit, decides whether to record it, claims this CPU's working memory and writes the observation there. A tail
- * call leads to the second program, observe, which all probes share: it walks the stack and writes the record. So the
- * verifier checks the walker once.
+ * A hit of a probe becomes a record: an observation with its calling context. Two programs make it.
+ * The probe's own program counts the hit, decides whether to record it, claims this CPU's working
+ * memory and writes the observation there. A tail call leads to the second program, observe, which
+ * all probes share: it walks the stack and writes the record. So the verifier checks the walker
+ * once.
  *
- * Programs of probes can be preempted by another thread that hits one on the same CPU, though they do not leave the CPU.
- * Hence the claim: a program that finds the memory in use drops its record and counts that. And kernels since 6.13 give functions
- * with large stacks a stack per CPU, which such a thread would overwrite, but not in programs that make tail calls
- * (check_max_stack_depth in kernel/bpf/verifier.c): every program here makes one.
+ * Programs of probes can be preempted by another thread that hits one on the same CPU, though they
+ * do not leave the CPU. Hence the claim: a program that finds the memory in use drops its record
+ * and counts that. And kernels since 6.13 give functions with large stacks a stack per CPU, which
+ * such a thread would overwrite, but not in programs that make tail calls (check_max_stack_depth in
+ * kernel/bpf/verifier.c): every program here makes one.
  */
 #pragma once
 
@@ -34,8 +36,11 @@ struct probe {
 struct probe_count {
 	__u64 hits; /* executions in processes that are observed */
 	__u64 told; /* hits that were drawn for a record */
-	__u64 free; /* of those drawn: hits at a free monitor, which are recorded only if the thread waits all the same, or of
-		     * virtual threads that wait for no object */
+	/*
+	 * of those drawn: hits at a free monitor, which are recorded only if the thread waits all
+	 * the same, or of virtual threads that wait for no object
+	 */
+	__u64 free;
 	__u64 releases; /* of locks, which are records on top of those drawn */
 };
 
@@ -73,9 +78,10 @@ static __always_inline __u32 turn_of(__u32 probe)
 const volatile __u64 draw_seed = 0;
 
 /*
- * Whether hit n of a probe on this CPU is the one in every that is recorded. Hits are counted off in blocks of that many,
- * and of each block one is drawn: as many are recorded as if it was always the first, but what a program does in step with
- * the blocks is recorded as often as it happens. The draw is a hash, not a state, as hits of preempted threads overtake.
+ * Whether hit n of a probe on this CPU is the one in every that is recorded. Hits are counted off
+ * in blocks of that many, and of each block one is drawn: as many are recorded as if it was always
+ * the first, but what a program does in step with the blocks is recorded as often as it happens.
+ * The draw is a hash, not a state, as hits of preempted threads overtake.
  */
 static __always_inline bool drawn(__u32 probe, __u64 n, __u32 every)
 {
@@ -86,8 +92,8 @@ static __always_inline bool drawn(__u32 probe, __u64 n, __u32 every)
 }
 
 /*
- * Counts a hit and draws whether to record it. Returns the number of hits that the record stands for; 0 if it is not to be
- * recorded. Each CPU counts for itself.
+ * Counts a hit and draws whether to record it. Returns the number of hits that the record stands
+ * for; 0 if it is not to be recorded. Each CPU counts for itself.
  */
 static __always_inline __u32 drawn_weight(__u32 probe)
 {
@@ -117,7 +123,10 @@ static __always_inline bool probe_off(__u32 probe)
 
 #define MAX_STRANGERS 1024 /* of more, the one that was not heard of for longest is forgotten */
 
-/* A process that passes probes and is not observed. Anybody may map a library and call what is in it. */
+/*
+ * A process that passes probes and is not observed. Anybody may map a library and call what is in
+ * it.
+ */
 struct stranger {
 	__u64 hits;
 	__u32 probe; /* the last one that it passed */
@@ -144,7 +153,10 @@ static __always_inline void count_stranger(__u32 pid, __u32 probe)
 	s->probe = probe;
 }
 
-/* Whether a process was chosen. The hit of another one is only counted, apart from those that the budget is spent on. */
+/*
+ * Whether a process was chosen. The hit of another one is only counted, apart from those that the
+ * budget is spent on.
+ */
 static __always_inline bool chosen_at(__u32 pid, __u32 probe)
 {
 	if (probe_off(probe))
@@ -156,8 +168,8 @@ static __always_inline bool chosen_at(__u32 pid, __u32 probe)
 }
 
 /*
- * Whether a process was chosen and the agent is attached to its VM. If it is not, neither Java frames nor a class can be read, and
- * the hit is only counted.
+ * Whether a process was chosen and the agent is attached to its VM. If it is not, neither Java
+ * frames nor a class can be read, and the hit is only counted.
  */
 static __always_inline bool observed_at(__u32 pid, __u32 probe)
 {
@@ -248,8 +260,8 @@ static __always_inline __u32 append_observation(struct scratch *s, __u64 n)
 	if (n > MAX_USER_FRAMES || text > MAX_OBSERVED_TEXT)
 		return 0;
 	size = sizeof(struct observation) + ((text + 7) & ~7u);
-	bpf_probe_read_kernel((void *)s + offsetof(struct scratch, sample) + offsetof(struct sample, frames) + 8 * n, size,
-			      &s->seen);
+	bpf_probe_read_kernel((void *)s + offsetof(struct scratch, sample) + offsetof(struct sample, frames) + 8 * n,
+			      size, &s->seen);
 	return size;
 }
 
@@ -273,8 +285,8 @@ static __always_inline void take_registers(struct scratch *s, const struct regis
 }
 
 /*
- * Begins the record of what was noted, with the context of the registers in scratch. Returns the VM of the process, 0 if none is
- * attached.
+ * Begins the record of what was noted, with the context of the registers in scratch. Returns the VM
+ * of the process, 0 if none is attached.
  */
 static __always_inline const struct hotspot_process *begin_record(struct scratch *s)
 {
@@ -300,7 +312,10 @@ static __always_inline const struct hotspot_process *begin_record(struct scratch
 	return vm;
 }
 
-/* Writes what was noted to a ring, with the context of the registers in scratch. Ends the observation. */
+/*
+ * Writes what was noted to a ring, with the context of the registers in scratch. Ends the
+ * observation.
+ */
 static __always_inline void write_observation(struct scratch *s, void *ring, __u64 wakeup)
 {
 	const struct hotspot_process *vm = begin_record(s);

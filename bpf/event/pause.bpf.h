@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * When a VM stops its Java threads: hs_private:safepoint__begin and safepoint__end, which agree with the VM's own log under
- * every collector. Shortly before each the VM reads its clock, for the log, too; a thread that loses its CPU in between is not
- * stopped any later, so the VM's own reading is used where its address is known. Meanwhile three probes give the cause of the
- * pause: vmops__begin the operation, gc__begin that garbage is collected, and mem__pool__gc__begin the collector.
+ * When a VM stops its Java threads: hs_private:safepoint__begin and safepoint__end, which agree
+ * with the VM's own log under every collector. Shortly before each the VM reads its clock, for the
+ * log, too; a thread that loses its CPU in between is not stopped any later, so the VM's own
+ * reading is used where its address is known. Meanwhile three probes give the cause of the pause:
+ * vmops__begin the operation, gc__begin that garbage is collected, and mem__pool__gc__begin the
+ * collector.
  */
 #pragma once
 
@@ -37,9 +39,8 @@ struct {
 } name_sites SEC(".maps");
 
 /*
- * Where the VM keeps the time (CLOCK_MONOTONIC, ns) of the event that a probe of safepoints reports: bytes from the probe, 0 if
- * unknown.
- * key: attach cookie.
+ * Where the VM keeps the time (CLOCK_MONOTONIC, ns) of the event that a probe of safepoints
+ * reports: bytes from the probe, 0 if unknown. key: attach cookie.
  */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -60,11 +61,13 @@ static __always_inline struct pause *this_pause(__u32 *slot)
 	return bpf_map_lookup_elem(&pauses, slot);
 }
 
-#define MOST_DELAY 1000000000ull /* ns from the VM's reading of its clock until its probe is hit: it may lose the CPU meanwhile */
+/* ns from the VM's reading of its clock until its probe is hit: it may lose the CPU meanwhile */
+#define MOST_DELAY 1000000000ull
 
 /*
- * The time of the VM's event that a probe reports, by the VM's own clock variable. Returns the present time if the probe has
- * no such variable, or if its value is not after the given time or is too old.
+ * The time of the VM's event that a probe reports, by the VM's own clock variable. Returns the
+ * present time if the probe has no such variable, or if its value is not after the given time or is
+ * too old.
  */
 static __always_inline __u64 vm_time(const struct registers *r, __u32 probe, __u64 after)
 {
@@ -123,7 +126,9 @@ static __always_inline void note_operation(__u32 probe)
 		read_name(probe, p->cause.operation);
 }
 
-/* A memory manager begins to collect garbage in a pool; it may do so while Java threads run, too. */
+/*
+ * A memory manager begins to collect garbage in a pool; it may do so while Java threads run, too.
+ */
 static __always_inline void note_manager(__u32 probe)
 {
 	__u32 slot;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * Events that probes in the guests' libraries report: allocations, waits for locks, pauses, values. Each kind has programs
- * of its own, which note the observation; observe walks the stack and writes the record (observe.bpf.h).
+ * Events that probes in the guests' libraries report: allocations, waits for locks, pauses, values.
+ * Each kind has programs of its own, which note the observation; observe walks the stack and writes
+ * the record (observe.bpf.h).
  */
 #define PREEMPTIBLE
 #include "event/writebarrier.bpf.h"
@@ -228,11 +229,15 @@ int virtual_freeze(struct registers *ctx)
 	return go_on(ctx, see_freeze(bpf_get_attach_cookie(ctx), parameter(ctx, 0)));
 }
 
-/* At the entry of Continuation::prepare_thaw(JavaThread*, bool): true if the thread has gone on already, and needs its next frames. */
+/*
+ * At the entry of Continuation::prepare_thaw(JavaThread*, bool): true if the thread has gone on
+ * already, and needs its next frames.
+ */
 SEC("uprobe")
 int virtual_thaw(struct registers *ctx)
 {
-	return go_on(ctx, !(__u8)parameter(ctx, 1) && see_thaw(bpf_get_attach_cookie(ctx), UNMOUNTED_PARKED, parameter(ctx, 0)));
+	return go_on(ctx, !(__u8)parameter(ctx, 1) && see_thaw(bpf_get_attach_cookie(ctx), UNMOUNTED_PARKED,
+							       parameter(ctx, 0)));
 }
 
 /* At the entries of Config::freeze_preempt(JavaThread*, long*). */
@@ -250,7 +255,10 @@ int virtual_preempted(struct registers *ctx)
 	return go_on(ctx, false);
 }
 
-/* At the entry of ThawBase::handle_preempted_continuation: the object's first member is the JavaThread*. */
+/*
+ * At the entry of ThawBase::handle_preempted_continuation: the object's first member is the
+ * JavaThread*.
+ */
 SEC("uprobe")
 int virtual_entered(struct registers *ctx)
 {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * Values that user space asks for at a probe, which may be at any instruction. A value begins as an operand, as USDT notes
- * write them: a register, a word of memory, a constant. From there up to two pointers are followed, and the result is
- * recorded as a number or as a text. A value that cannot be read, such as one on a page that is not in memory, is marked in
- * observation.failed.
+ * Values that user space asks for at a probe, which may be at any instruction. A value begins as an
+ * operand, as USDT notes write them: a register, a word of memory, a constant. From there up to two
+ * pointers are followed, and the result is recorded as a number or as a text. A value that cannot
+ * be read, such as one on a page that is not in memory, is marked in observation.failed.
  */
 #pragma once
 
@@ -31,7 +31,10 @@ enum value_form {
 	VALUE_CLASS,  /* HotSpot: the name of an object's Klass */
 };
 
-/* x = base; x = *(x + offsets[i]) for each pointer followed; x + offset is the number, or the address of the text. */
+/*
+ * x = base; x = *(x + offsets[i]) for each pointer followed; x + offset is the number, or the
+ * address of the text.
+ */
 struct probed_value {
 	struct value_operand base;
 	struct value_operand length; /* TEXT: of how many bytes; OPERAND_NONE: a zero byte ends it */
@@ -108,8 +111,8 @@ static __always_inline void tell_place(struct observation *o, __u32 i, __u32 off
 }
 
 /*
- * Appends want bytes to the text. The verifier does not add off to len: it sees that both are below the size of the text,
- * and that what follows the text in struct scratch is larger than that.
+ * Appends want bytes to the text. The verifier does not add off to len: it sees that both are below
+ * the size of the text, and that what follows the text in struct scratch is larger than that.
  */
 static __always_inline bool tell_bytes(struct scratch *s, __u32 i, const struct probed_value *p, __u64 at, __u64 want)
 {
@@ -199,7 +202,10 @@ static __always_inline bool tell_value(struct scratch *s, __u32 i, const struct 
 	return tell_name(s, i, p, x);
 }
 
-/* Tells value i of a probe to the observation that this CPU has claimed. A function of its own: it is verified once. */
+/*
+ * Tells value i of a probe to the observation that this CPU has claimed. A function of its own: it
+ * is verified once.
+ */
 __noinline int see_value(__u32 probe, __u32 i)
 {
 	struct probed_values *v = bpf_map_lookup_elem(&value_probes, &probe);
@@ -233,7 +239,10 @@ static __always_inline bool see_values(__u32 probe)
 	n = v ? v->count : 0;
 	if (n > MAX_OBSERVED_VALUES)
 		n = 0;
-	/* Unrolled, or the compiler drops the bound that is a constant, and older verifiers follow the loop for ever. */
+	/*
+	 * Unrolled, or the compiler drops the bound that is a constant, and older verifiers follow
+	 * the loop for ever.
+	 */
 #pragma clang loop unroll(full)
 	for (__u32 i = 0; i < MAX_OBSERVED_VALUES; i++) {
 		if (i < n)

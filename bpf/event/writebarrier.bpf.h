@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * References that are stored into old objects, at G1's write barrier (src/hotspot/share/gc/g1/g1BarrierSetRuntime.cpp). Compiled
- * code marks the card of the store as dirty and puts it into a queue of its thread, unless the card is young or dirty already.
- * When the queue is full, it calls the VM with the card; so that is one of G1UpdateBufferSize cards that the thread made dirty.
+ * References that are stored into old objects, at G1's write barrier
+ * (src/hotspot/share/gc/g1/g1BarrierSetRuntime.cpp). Compiled code marks the card of the store as
+ * dirty and puts it into a queue of its thread, unless the card is young or dirty already. When the
+ * queue is full, it calls the VM with the card; so that is one of G1UpdateBufferSize cards that the
+ * thread made dirty.
  */
 #pragma once
 
@@ -11,8 +13,9 @@
 #define MAX_MARKERS 16384 /* threads; of more, the one that was not heard of for longest is forgotten */
 
 /*
- * Words where compiled code may have the object: at the stack pointer, and at the frame pointer, above which C1's stub
- * (g1_post_barrier_slow) has its argument, the address that was stored to. Text has room for as many and for the registers.
+ * Words where compiled code may have the object: at the stack pointer, and at the frame pointer,
+ * above which C1's stub (g1_post_barrier_slow) has its argument, the address that was stored to.
+ * Text has room for as many and for the registers.
  */
 #define STACK_WORDS 32
 #define FRAME_WORDS 6
@@ -32,9 +35,10 @@ struct {
 } markers SEC(".maps");
 
 /*
- * Whether the thread calls because it has no queue, as collections take them away: then the card stands for itself. If the
- * probe was not there for a while, nothing is known of the thread's calls meanwhile, and the queue counts as full: as many
- * calls fall into the time in which the probe is there as queues were filled in it, on average.
+ * Whether the thread calls because it has no queue, as collections take them away: then the card
+ * stands for itself. If the probe was not there for a while, nothing is known of the thread's calls
+ * meanwhile, and the queue counts as full: as many calls fall into the time in which the probe is
+ * there as queues were filled in it, on average.
  */
 static __always_inline bool has_no_queue(__u32 epoch, __u32 turn)
 {
@@ -52,8 +56,9 @@ static __always_inline bool has_no_queue(__u32 epoch, __u32 turn)
 }
 
 /*
- * Notes a card. The registers are those where write_ref_field_post_entry goes on to G1DirtyCardQueueSet::enqueue(queue, card),
- * of the set of queues. All others are still those of compiled code.
+ * Notes a card. The registers are those where write_ref_field_post_entry goes on to
+ * G1DirtyCardQueueSet::enqueue(queue, card), of the set of queues. All others are still those of
+ * compiled code.
  */
 static __always_inline bool see_card(const struct registers *r, __u32 probe)
 {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * The few kernel structures that the programs read, with only the fields they use. Offsets are relocated against
- * the running kernel's BTF at load; names and types are the kernel's own (include/linux/sched.h).
+ * The few kernel structures that the programs read, with only the fields they use. Offsets are
+ * relocated against the running kernel's BTF at load; names and types are the kernel's own
+ * (include/linux/sched.h).
  */
 #pragma once
 
@@ -78,20 +79,23 @@ struct kernel_clone_args {
 #pragma clang attribute pop
 
 /*
- * Whether a task never executes user code. The kernel's own threads have no user stack. Workers that it makes for a process,
- * such as those of io_uring, belong to that process and have its memory, but their saved user registers are a copy of their
- * creator's: a walk from there would show where another thread was. Those of io_uring lose their flag when they end.
+ * Whether a task never executes user code. The kernel's own threads have no user stack. Workers
+ * that it makes for a process, such as those of io_uring, belong to that process and have its
+ * memory, but their saved user registers are a copy of their creator's: a walk from there would
+ * show where another thread was. Those of io_uring lose their flag when they end.
  */
 static __always_inline bool only_in_kernel(const struct task_struct *task)
 {
-	unsigned int worker = bpf_core_field_exists(struct kernel_clone_args, user_worker) ? PF_USER_WORKER : PF_IO_WORKER;
+	unsigned int worker = bpf_core_field_exists(struct kernel_clone_args, user_worker) ?
+		PF_USER_WORKER : PF_IO_WORKER;
 
 	return (task->flags & (PF_KTHREAD | worker)) || ((task->flags & PF_EXITING) && task->worker_private);
 }
 
 /*
- * The registers a perf_event program gets, as arch/{x86,arm64}/include/uapi/asm/ptrace.h lays them out. The
- * verifier wants whole words, so fields that the kernel splits (cs on FRED machines) are read whole.
+ * The registers a perf_event program gets, as arch/{x86,arm64}/include/uapi/asm/ptrace.h lays them
+ * out. The verifier wants whole words, so fields that the kernel splits (cs on FRED machines) are
+ * read whole.
  */
 #if defined(__TARGET_ARCH_x86)
 struct registers {

@@ -14,8 +14,9 @@ struct {
 } events SEC(".maps");
 
 /*
- * The same for programs of non-maskable interrupts (branch records, counters of the CPU), which may interrupt one that has
- * the lock of the other ring; kernels 6.15 to 6.17 can stall there. User space merges both by event_header.time.
+ * The same for programs of non-maskable interrupts (branch records, counters of the CPU), which may
+ * interrupt one that has the lock of the other ring; kernels 6.15 to 6.17 can stall there. User
+ * space merges both by event_header.time.
  */
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
@@ -56,7 +57,10 @@ struct {
 	__type(value, __u8);
 } pids SEC(".maps");
 
-/* key: pid of a chosen process that has ended lately, value: its start. Its threads are freed later. */
+/*
+ * key: pid of a chosen process that has ended lately, value: its start. Its threads are freed
+ * later.
+ */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, MAX_CHOSEN);
@@ -119,7 +123,10 @@ static __always_inline __u64 mix(__u64 h, __u64 v)
 	return h ^ h >> 29;
 }
 
-/* What identifies the current process; every event begins with it. The kernel vouches for task: it is read directly. */
+/*
+ * What identifies the current process; every event begins with it. The kernel vouches for task: it
+ * is read directly.
+ */
 static __always_inline void fill_header(struct event_header *h, struct task_struct *task, __u8 kind, __u64 now)
 {
 	struct task_struct *leader = task->group_leader;

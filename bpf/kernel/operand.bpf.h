@@ -7,7 +7,10 @@
 
 #include <bpf/bpf_tracing.h>
 
-/* The guest's register at that byte offset of struct registers, as the kernel saved it when the probe was hit. */
+/*
+ * The guest's register at that byte offset of struct registers, as the kernel saved it when the
+ * probe was hit.
+ */
 static __always_inline __u64 guest_register(struct task_struct *task, __u32 offset)
 {
 	__u64 v = 0;

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
-/* The user's registers, where a perf event came: in user mode, or in the kernel on the user's behalf. */
+/*
+ * The user's registers, where a perf event came: in user mode, or in the kernel on the user's
+ * behalf.
+ */
 #pragma once
 
 #include "kernel/scratch.bpf.h"
@@ -7,7 +10,10 @@
 #include <bpf/bpf_tracing.h>
 
 #if defined(__TARGET_ARCH_x86)
-/* Whether code of this segment is 64-bit code: __USER_CS, or FLAT_USER_CS64 of a paravirtual guest of Xen, as user_64bit_mode has it. */
+/*
+ * Whether code of this segment is 64-bit code: __USER_CS, or FLAT_USER_CS64 of a paravirtual guest
+ * of Xen, as user_64bit_mode has it.
+ */
 static __always_inline bool is_64bit_code(__u64 cs)
 {
 	cs &= 0xffff;
@@ -15,8 +21,12 @@ static __always_inline bool is_64bit_code(__u64 cs)
 }
 #endif
 
-/* The user's registers into scratch.regs, from the tick's own or from where the kernel saved them. False for 32-bit code. */
-static __always_inline bool read_registers(struct scratch *s, struct tick_context *ctx, struct task_struct *task, bool kernel)
+/*
+ * The user's registers into scratch.regs, from the tick's own or from where the kernel saved them.
+ * False for 32-bit code.
+ */
+static __always_inline bool read_registers(struct scratch *s, struct tick_context *ctx, struct task_struct *task,
+					   bool kernel)
 {
 	struct user_registers *out = &s->regs;
 #if defined(__TARGET_ARCH_x86)
@@ -31,7 +41,8 @@ static __always_inline bool read_registers(struct scratch *s, struct tick_contex
 		out->rbx = ctx->regs.bx;
 		out->thread = ctx->regs.r15;
 		out->goroutine = ctx->regs.r14;
-		asm volatile("%0 = %0" : "+r"(cs)); /* or the compiler makes one of both, and the verifier refuses that */
+		/* or the compiler makes one of both, and the verifier refuses that */
+		asm volatile("%0 = %0" : "+r"(cs));
 	} else {
 		const struct registers *r = &s->saved;
 

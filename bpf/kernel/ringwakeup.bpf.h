@@ -4,7 +4,10 @@
 
 #include "kernel/maps.bpf.h"
 
-/* Wake user space only when this much waits for it; otherwise it comes by itself a few times a second. */
+/*
+ * Wake user space only when this much waits for it; otherwise it comes by itself a few times a
+ * second.
+ */
 const volatile __u32 wakeup_bytes = 2 << 20;
 
 static __always_inline __u64 wakeup_flags(void)

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * Working memory of one CPU. Ticks do not nest into each other on a CPU, so a tick owns it while it runs. Programs that can
- * be preempted (uprobes) have their own, in another object, which they claim (observe.bpf.h). About 0.33 MB a CPU.
+ * Working memory of one CPU. Ticks do not nest into each other on a CPU, so a tick owns it while it
+ * runs. Programs that can be preempted (uprobes) have their own, in another object, which they
+ * claim (observe.bpf.h). About 0.33 MB a CPU.
  */
 #pragma once
 
@@ -21,15 +22,16 @@
 #define SCAN_WORDS 96	  /* how far up a return address is searched: leaf calls' frames are small */
 #define SCAN_GROUP 16	  /* of these, looked at together */
 #define SCAN_BUDGET 512	  /* words that are searched for one sample. A word takes one read of the target at most */
-#define LOOKUP_BUDGET 8192 /* words of the VM's map of code, of code's headers, and of chunks, that are read for one sample */
+/* words of the VM's map of code, of code's headers, and of chunks, that are read for one sample */
+#define LOOKUP_BUDGET 8192
 #define SPILL_CHUNK 32	  /* bytes of code that are looked at together */
 #define SPILL_TAIL 8	  /* of code behind these: add rsp, N and the first byte of a jmp, but for one */
 #define FIT_WORDS 32	  /* what the budget is charged for looking at the code behind one word */
 #define FIT_ROUNDS (SCAN_WORDS / SCAN_GROUP + SCAN_BUDGET / FIT_WORDS) /* in these the words end, or the budget */
 
 /*
- * What the walker needs to know of the code around one pc. A set is one cache line, so a frame takes one. Addresses are offsets from
- * hotspot_process.code_low.
+ * What the walker needs to know of the code around one pc. A set is one cache line, so a frame
+ * takes one. Addresses are offsets from hotspot_process.code_low.
  */
 struct segment {
 	__u32 tag;	  /* offset >> segment_shift */
@@ -71,11 +73,18 @@ enum blob_kind {
 	BLOB_VTABLE,
 	BLOB_ADAPTER,
 	BLOB_CONTINUATION, /* JDK 21+: stubs that thaw and freeze virtual threads */
-	BLOB_UPCALL, /* JDK 16+: a stub through which native code calls Java (java.lang.foreign); frame is where its anchor is */
+	/*
+	 * JDK 16+: a stub through which native code calls Java (java.lang.foreign); frame is where
+	 * its anchor is
+	 */
+	BLOB_UPCALL,
 	BLOB_STUB,
 };
 
-/* A thread known to be a JavaThread. {tid, born} is its identity; the proof that it still is one is read again every time. */
+/*
+ * A thread known to be a JavaThread. {tid, born} is its identity; the proof that it still is one is
+ * read again every time.
+ */
 struct java_thread {
 	__u64 born; /* ns, CLOCK_BOOTTIME */
 	__u32 tid;
@@ -110,12 +119,20 @@ struct scratch {
 		__u64 thread;	 /* JavaThread*, 0 if it is none */
 		__u64 found_thread; /* result of find_known_thread */
 		__u64 native_to; /* native frames end below this address */
-		__u64 entry, continuation; /* virtual thread with frames on the heap: the ContinuationEntry and its Continuation */
+		/*
+		 * virtual thread with frames on the heap: the ContinuationEntry and its
+		 * Continuation
+		 */
+		__u64 entry, continuation;
 		__u64 next_chunk; /* reference to the StackChunk that comes next */
 		__u64 chunk_at;	 /* result of find_chunk */
 		__u64 chunk_to;	 /* the frames of the chunk in which the walk stands end there; 0 on the stack */
 		__u64 stack_to;	 /* chunk_to, or stack_base */
-		__u64 heap_from; /* in a chunk: frames whose caller's sp is above that have none there; ~0 on the stack */
+		/*
+		 * in a chunk: frames whose caller's sp is above that have none there; ~0 on the
+		 * stack
+		 */
+		__u64 heap_from;
 		__u64 relative;	 /* ~0 in a chunk, 0 on the stack */
 		__u32 walk;	 /* counts walks */
 		__u32 redefines; /* see may_redefine; 0 if not asked yet */
@@ -138,7 +155,8 @@ struct scratch {
 		__u32 unclocked; /* as CLOCK_STEPS, since the last look at the clock */
 		__u32 kernel; /* the tick came in the kernel */
 		__u64 method_pool;
-		__u64 method_const, method_shape, method_name; /* as in struct seen_method: of the method that see_method is asked about */
+		/* as in struct seen_method: of the method that see_method is asked about */
+		__u64 method_const, method_shape, method_name;
 	} start; /* of one sample; what the verifier need not follow, and no stack has room for */
 	struct {
 		__u64 root;   /* tag of no frame; 0: neither does the sample refer to another one nor will one to it */
@@ -175,7 +193,11 @@ struct scratch {
 	struct {
 		__u64 begin;	/* ns: when the probe was hit */
 		__u64 klass;	/* whose name becomes the text, 0 for none */
-		__u32 claimed;	/* not 0 while a program uses this memory that can be preempted: with PREEMPTIBLE, whose it is */
+		/*
+		 * not 0 while a program uses this memory that can be preempted: with PREEMPTIBLE,
+		 * whose it is
+		 */
+		__u32 claimed;
 		__u32 bare;	/* no context is wanted */
 		__u32 handle;	/* as struct lock_wait */
 		__u32 pad;
@@ -198,8 +220,8 @@ struct {
 } scratches SEC(".maps");
 
 /*
- * CPUs from this one on have no memory of their own: they came online after the maps were sized. They take spares, which all of them share.
- * Set at load.
+ * CPUs from this one on have no memory of their own: they came online after the maps were sized.
+ * They take spares, which all of them share. Set at load.
  */
 const volatile __u32 first_spare = ~0u;
 
@@ -207,8 +229,9 @@ const volatile __u32 first_spare = ~0u;
 
 #ifdef PREEMPTIBLE
 /*
- * A thread that has lost its CPU, for long if its cgroup is throttled, still has the working memory that it claimed. Then others on that CPU take
- * spares, too. So whose memory is whose is known by the thread.
+ * A thread that has lost its CPU, for long if its cgroup is throttled, still has the working memory
+ * that it claimed. Then others on that CPU take spares, too. So whose memory is whose is known by
+ * the thread.
  */
 static __always_inline __u32 claimant(void)
 {
@@ -248,7 +271,10 @@ static __always_inline struct scratch *claim_scratch(void)
 	return 0;
 }
 #else
-/* Whether this CPU's memory is one that others may use at the same time, so that it has to be claimed. */
+/*
+ * Whether this CPU's memory is one that others may use at the same time, so that it has to be
+ * claimed.
+ */
 static __always_inline bool shares_scratch(void)
 {
 	return bpf_get_smp_processor_id() >= first_spare;
@@ -297,15 +323,18 @@ static __always_inline __u64 any(struct scratch *s, __u64 v)
 }
 
 /*
- * Reads a word for its cache line alone. The target has evicted most of what a sample needs. Lines that are read one right after the other
- * arrive together, while a walk would wait for each.
+ * Reads a word for its cache line alone. The target has evicted most of what a sample needs. Lines
+ * that are read one right after the other arrive together, while a walk would wait for each.
  */
 static __always_inline void touch(const void *at)
 {
 	(void)*(const volatile __u32 *)at;
 }
 
-/* The same for what is cached of the segments of frames from sp on, as far as one piece of the stack reaches. */
+/*
+ * The same for what is cached of the segments of frames from sp on, as far as one piece of the
+ * stack reaches.
+ */
 static __always_inline void touch_recent(const struct scratch *s, __u64 sp)
 {
 	__u64 at = sp / RECENT_STEP;

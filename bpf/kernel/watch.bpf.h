@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * A watch: for some milliseconds hardware breakpoints stand on a few addresses of one process, in some of its threads. User
- * space writes the watch before it sets the breakpoints, reads it after they are gone, and removes it. The kernel's own limit
- * on each breakpoint's hits ends what user space does not.
+ * A watch: for some milliseconds hardware breakpoints stand on a few addresses of one process, in
+ * some of its threads. User space writes the watch before it sets the breakpoints, reads it after
+ * they are gone, and removes it. The kernel's own limit on each breakpoint's hits ends what user
+ * space does not.
  *
- * Each object that includes this defines what a hit means: a struct that begins with struct watch, and a hash map of those,
- * by pid, of MAX_WATCHES.
+ * Each object that includes this defines what a hit means: a struct that begins with struct watch,
+ * and a hash map of those, by pid, of MAX_WATCHES.
  *
- * For perf_event programs: the kernel runs no other one on a CPU while one runs there (bpf_prog_active).
+ * For perf_event programs: the kernel runs no other one on a CPU while one runs there
+ * (bpf_prog_active).
  */
 #pragma once
 
@@ -30,13 +32,19 @@ struct watch {
 	__u32 pad;
 };
 
-/* The numbers of watches that reached their limit: user space sleeps on it. The size is set at load: a page. */
+/*
+ * The numbers of watches that reached their limit: user space sleeps on it. The size is set at
+ * load: a page.
+ */
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
 	__uint(max_entries, 1 << 16);
 } watch_ends SEC(".maps");
 
-/* The index of the address at which a thread of the watched process arrived; WATCH_ADDRESSES if the watch has none there. */
+/*
+ * The index of the address at which a thread of the watched process arrived; WATCH_ADDRESSES if the
+ * watch has none there.
+ */
 static __always_inline __u32 watch_address(const struct watch *w, struct task_struct *task, __u64 pc)
 {
 	if (w->start_ticks != task->group_leader->start_boottime / NS_PER_START_TICK)
@@ -48,7 +56,10 @@ static __always_inline __u32 watch_address(const struct watch *w, struct task_st
 	return WATCH_ADDRESSES;
 }
 
-/* The place of a hit among those of the watch. Nothing is to be recorded of those from the limit on. */
+/*
+ * The place of a hit among those of the watch. Nothing is to be recorded of those from the limit
+ * on.
+ */
 static __always_inline __u32 watch_claim(struct watch *w)
 {
 	return __sync_fetch_and_add(&w->claimed, 1);

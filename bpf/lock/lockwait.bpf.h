@@ -1,14 +1,17 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * Waits of threads, from a probe where one begins to another where it ends; there is none at the return, as such probes
- * write into a guest's stack. Monitors: ObjectMonitor::enter, from JDK 24 on LightweightSynchronizer::enter, from JDK 26 on
- * ObjectSynchronizer::enter; whether the monitor was found taken (the VM tried to acquire it by spinning) and whether that
- * succeeded. Where it is not known where the VM spins, a monitor was taken if the thread slept. java.util.concurrent:
- * Unsafe.park, with the object that the thread says it waits for. A wait that is not recorded is not timed either.
+ * Waits of threads, from a probe where one begins to another where it ends; there is none at the
+ * return, as such probes write into a guest's stack. Monitors: ObjectMonitor::enter, from JDK 24 on
+ * LightweightSynchronizer::enter, from JDK 26 on ObjectSynchronizer::enter; whether the monitor was
+ * found taken (the VM tried to acquire it by spinning) and whether that succeeded. Where it is not
+ * known where the VM spins, a monitor was taken if the thread slept. java.util.concurrent:
+ * Unsafe.park, with the object that the thread says it waits for. A wait that is not recorded is
+ * not timed either.
  *
- * Who had a lock meanwhile is seen where it is released to a waiter, in the thread that had it: ObjectMonitor::exit_epilog wakes
- * the next thread for a monitor, Unsafe.unpark for a lock of java.util.concurrent. Only releases of locks are recorded for which a
- * thread waits whose wait is recorded.
+ * Who had a lock meanwhile is seen where it is released to a waiter, in the thread that had it:
+ * ObjectMonitor::exit_epilog wakes the next thread for a monitor, Unsafe.unpark for a lock of
+ * java.util.concurrent. Only releases of locks are recorded for which a thread waits whose wait is
+ * recorded.
  */
 #pragma once
 
@@ -20,11 +23,23 @@
 
 struct lock_wait {
 	__u64 begin;   /* ns */
-	__u64 monitor; /* the ObjectMonitor, or with handle a handle of the object: the address of a word that refers to it */
-	__u64 born;    /* of the thread, ns: guards against a reused number; 0 if user space has found the thread waiting */
+	/*
+	 * the ObjectMonitor, or with handle a handle of the object: the address of a word that
+	 * refers to it
+	 */
+	__u64 monitor;
+	/*
+	 * of the thread, ns: guards against a reused number; 0 if user space has found the thread
+	 * waiting
+	 */
+	__u64 born;
 	__u64 sleeps;  /* of the thread so far */
 	__u64 behind;  /* of a monitor: where the call that got there returns to, 0 if that is not known */
-	__u64 lock;    /* what the lock is known by: the ObjectMonitor, or the object that the thread parks for; 0 if unknown */
+	/*
+	 * what the lock is known by: the ObjectMonitor, or the object that the thread parks for; 0
+	 * if unknown
+	 */
+	__u64 lock;
 	__u32 every;
 	__u8 flags; /* enum seen_flags */
 	__u8 begun; /* enum wait_begin */
@@ -46,8 +61,9 @@ struct {
 } entering SEC(".maps");
 
 /*
- * key: probe behind a call; value: its distance in bytes from where the call returns to, plus 1; 0 if the probe takes all that
- * passes. Functions may end with a jump to the one that waits: behind their calls threads also pass that have not waited.
+ * key: probe behind a call; value: its distance in bytes from where the call returns to, plus 1; 0
+ * if the probe takes all that passes. Functions may end with a jump to the one that waits: behind
+ * their calls threads also pass that have not waited.
  */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -71,7 +87,10 @@ struct lock_key {
 	__u32 pad;
 };
 
-/* How many threads wait for a lock whose waits are recorded. Of those with none, the one is forgotten that was used least recently. */
+/*
+ * How many threads wait for a lock whose waits are recorded. Of those with none, the one is
+ * forgotten that was used least recently.
+ */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, MAX_WAITING);
@@ -128,8 +147,9 @@ static __always_inline void forget_wait(void *waits, __u32 tid)
 }
 
 /*
- * Whether nobody has an ObjectMonitor. The interpreter and C1's code call ObjectMonitor::enter for these as well, on JDK 8 always and
- * later where the monitor was not tried first. An owner that is not known counts as one.
+ * Whether nobody has an ObjectMonitor. The interpreter and C1's code call ObjectMonitor::enter for
+ * these as well, on JDK 8 always and later where the monitor was not tried first. An owner that is
+ * not known counts as one.
  */
 static __always_inline bool monitor_free(__u64 monitor)
 {
@@ -143,7 +163,9 @@ static __always_inline bool monitor_free(__u64 monitor)
 	return !owner;
 }
 
-/* A hit that was to be recorded found a free monitor, so there will hardly be anything to record. */
+/*
+ * A hit that was to be recorded found a free monitor, so there will hardly be anything to record.
+ */
 static __always_inline void count_free(__u32 probe)
 {
 	struct probe_count *c = bpf_map_lookup_elem(&probe_counts, &probe);
@@ -154,7 +176,9 @@ static __always_inline void count_free(__u32 probe)
 
 static __always_inline __u64 parked_for(const struct registers *r);
 
-/* A wait begins. parks are the registers of a thread that parks, 0 for one that enters a monitor. */
+/*
+ * A wait begins. parks are the registers of a thread that parks, 0 for one that enters a monitor.
+ */
 static __always_inline void begin_wait(void *waits, __u32 probe, __u64 monitor, __u8 begun, __u64 behind,
 				       const struct registers *parks)
 {
@@ -188,8 +212,8 @@ static __always_inline void begin_wait(void *waits, __u32 probe, __u64 monitor, 
 }
 
 /*
- * The wait of this thread, at a later probe of the same wait; 0 if there is none. It counts this probe's hit; drawn_weight()
- * has counted the first probe's.
+ * The wait of this thread, at a later probe of the same wait; 0 if there is none. It counts this
+ * probe's hit; drawn_weight() has counted the first probe's.
  */
 static __always_inline struct lock_wait *this_wait(void *waits)
 {
@@ -215,7 +239,10 @@ static __always_inline void forget_thread(void)
 	bpf_map_delete_elem(&buffers, &tid);
 }
 
-/* Notes a wait that ends here. That of a thread that found its monitor free, and then neither spun nor slept, is none. */
+/*
+ * Notes a wait that ends here. That of a thread that found its monitor free, and then neither spun
+ * nor slept, is none.
+ */
 static __always_inline struct scratch *see_wait(void *waits, __u8 what, __u32 probe)
 {
 	__u64 now = bpf_ktime_get_ns();
@@ -257,8 +284,8 @@ static __always_inline __u64 return_address(const struct registers *r)
 }
 
 /*
- * Forgets a wait of this thread for a monitor that cannot have ended at a probe: it began in another call, behind which there is no
- * probe.
+ * Forgets a wait of this thread for a monitor that cannot have ended at a probe: it began in
+ * another call, behind which there is no probe.
  */
 static __always_inline void forget_other(__u32 probe, __u64 pc)
 {
@@ -328,9 +355,9 @@ static __always_inline void kept_registers(__u64 *kept, const struct registers *
 }
 
 /*
- * Where a thread is found by its id and nobody knows it yet, as it is new: functions of the VM that let it wait need its JavaThread
- * before and behind the wait, and so have it in one of the registers that the functions they call keep for them. candidates are
- * these registers.
+ * Where a thread is found by its id and nobody knows it yet, as it is new: functions of the VM that
+ * let it wait need its JavaThread before and behind the wait, and so have it in one of the
+ * registers that the functions they call keep for them. candidates are these registers.
  */
 static __noinline int learn_thread(const struct hotspot_process *vm, struct task_struct *task, const __u64 *candidates)
 {
@@ -346,7 +373,10 @@ static __noinline int learn_thread(const struct hotspot_process *vm, struct task
 	return 1;
 }
 
-/* The kernel side learns whose thread this is, if that needs to be learned and the registers say it. */
+/*
+ * The kernel side learns whose thread this is, if that needs to be learned and the registers say
+ * it.
+ */
 static __always_inline void learn_from(const struct registers *regs, struct scratch *s)
 {
 	struct task_struct *task = (struct task_struct *)bpf_get_current_task_btf();
@@ -359,7 +389,10 @@ static __always_inline void learn_from(const struct registers *regs, struct scra
 	learn_thread(vm, task, s->saved_words);
 }
 
-/* Whether objects of this class are locks: see waitsForWork in agent/collect/events. The names end with Sync, or it is StampedLock. */
+/*
+ * Whether objects of this class are locks: see waitsForWork in agent/collect/events. The names end
+ * with Sync, or it is StampedLock.
+ */
 static __always_inline bool is_lock_class(const struct hotspot_heap *h, __u64 klass)
 {
 	__u64 symbol = read_word(klass + h->klass_name);
@@ -382,11 +415,15 @@ static __always_inline __u64 park_blocker(const struct hotspot_heap *h, __u64 th
 /* The same of a JavaThread. A virtual thread that cannot give up its carrier parks it. */
 static __always_inline __u64 parked_object(const struct hotspot_heap *h, __u64 thread)
 {
-	return park_blocker(h, native_referent(h, thread + (h->flags & HEAP_MOUNTED ? h->thread_current : h->thread_object),
-					       h->flags & HEAP_THREAD_HANDLE));
+	__u32 object = h->flags & HEAP_MOUNTED ? h->thread_current : h->thread_object;
+
+	return park_blocker(h, native_referent(h, thread + object, h->flags & HEAP_THREAD_HANDLE));
 }
 
-/* The lock that the current thread is about to park for; 0 if it waits for something else, or that is not known. */
+/*
+ * The lock that the current thread is about to park for; 0 if it waits for something else, or that
+ * is not known.
+ */
 static __always_inline __u64 parked_for(const struct registers *r)
 {
 	struct task_struct *task = (struct task_struct *)bpf_get_current_task_btf();
@@ -410,7 +447,10 @@ static __always_inline __u64 parked_for(const struct registers *r)
 	return object && is_lock_class(h, klass_of(h, object)) ? object : 0;
 }
 
-/* Notes that the current thread releases a lock to a thread that waits for it, if such a wait is recorded. */
+/*
+ * Notes that the current thread releases a lock to a thread that waits for it, if such a wait is
+ * recorded.
+ */
 static __always_inline struct scratch *see_release(__u32 probe, __u64 lock)
 {
 	struct probe *p = bpf_map_lookup_elem(&probes, &probe);
@@ -437,7 +477,10 @@ static __always_inline bool see_monitor_released(const struct registers *r, __u3
 	return see_release(probe, parameter(r, 0));
 }
 
-/* Unsafe.unpark: the thread wakes another one, its argument, which may wait for a lock that this one has left. */
+/*
+ * Unsafe.unpark: the thread wakes another one, its argument, which may wait for a lock that this
+ * one has left.
+ */
 static __always_inline bool see_unpark(const struct registers *r, __u32 probe)
 {
 	__u32 pid = bpf_get_current_pid_tgid() >> 32;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * Acquisitions of monitors that nobody waits for: hardware breakpoints where compiled code enters a monitor. They have
- * a stream, counters and working memory of their own, and are no part of the agent's accounts of samples.
+ * Acquisitions of monitors that nobody waits for: hardware breakpoints where compiled code enters a
+ * monitor. They have a stream, counters and working memory of their own, and are no part of the
+ * agent's accounts of samples.
  */
 #include "lock/monitorenter.bpf.h"
 

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * Watches on places where compiled code enters an object's monitor. Every hit is counted, the first ones are recorded with the
- * object's class; a few of those also become a record with the context.
+ * Watches on places where compiled code enters an object's monitor. Every hit is counted, the first
+ * ones are recorded with the object's class; a few of those also become a record with the context.
  *
- * For perf_event programs: the kernel runs no other one on a CPU while one runs there (bpf_prog_active).
+ * For perf_event programs: the kernel runs no other one on a CPU while one runs there
+ * (bpf_prog_active).
  */
 #pragma once
 
@@ -61,7 +62,9 @@ static __always_inline __u64 entered_object(struct task_struct *task, const stru
 	return base + at->displacement;
 }
 
-/* The context of a hit becomes a record in the stream; values: the watch's number, the hit's index. */
+/*
+ * The context of a hit becomes a record in the stream; values: the watch's number, the hit's index.
+ */
 static __always_inline void enter_walk(struct tick_context *ctx, struct task_struct *task, __u64 number, __u32 place)
 {
 	struct scratch *s = begin_observation(OBSERVED_MONITOR, 0, 1);
@@ -77,8 +80,8 @@ static __always_inline void enter_walk(struct tick_context *ctx, struct task_str
 }
 
 /* Records a hit at a site, at which the program began then. */
-static __always_inline void enter_take(struct tick_context *ctx, struct task_struct *task, struct enter_watch *e, __u32 site,
-				       __u32 pid, __u64 begin)
+static __always_inline void enter_take(struct tick_context *ctx, struct task_struct *task, struct enter_watch *e,
+				       __u32 site, __u32 pid, __u64 begin)
 {
 	const struct hotspot_heap *h;
 	struct enter_hit *hit;
@@ -94,7 +97,8 @@ static __always_inline void enter_take(struct tick_context *ctx, struct task_str
 	hit->tid = task->pid;
 	hit->site = site;
 	hit->switches = (__u32)switches_of(task);
-	if (e->watch.deliver && (!__sync_fetch_and_or(&e->sites[site].walked, 1) || !(bpf_get_prandom_u32() & WALK_MASK)) &&
+	if (e->watch.deliver &&
+	    (!__sync_fetch_and_or(&e->sites[site].walked, 1) || !(bpf_get_prandom_u32() & WALK_MASK)) &&
 	    __sync_fetch_and_add(&e->walks, 1) < MAX_ENTER_WALKS)
 		enter_walk(ctx, task, e->watch.number, place);
 	watch_recorded(&e->watch, place);

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
-/* Virtual threads that wait without a thread of the kernel: which ones, since when, and how many there were. See virtualthread.bpf.h. */
+/*
+ * Virtual threads that wait without a thread of the kernel: which ones, since when, and how many
+ * there were. See virtualthread.bpf.h.
+ */
 #pragma once
 
 #include "event/observe.bpf.h"
@@ -61,7 +64,10 @@ static __always_inline struct virtual_count *virtual_count_of(__u32 serial)
 	return bpf_map_lookup_elem(&virtual_counts, &serial);
 }
 
-/* The virtual thread that runs on a JavaThread, as key and by the address of its object; 0 if that is not known. */
+/*
+ * The virtual thread that runs on a JavaThread, as key and by the address of its object; 0 if that
+ * is not known.
+ */
 static __always_inline __u64 mounted_on(const struct hotspot_process *vm, const struct hotspot_heap *h, __u64 thread,
 					struct virtual_thread *key)
 {
@@ -77,7 +83,10 @@ static __always_inline __u64 mounted_on(const struct hotspot_process *vm, const 
 	return key->id ? object : 0;
 }
 
-/* A virtual thread that was to give up its carrier has kept it, and waits as any thread: its wait is not one of these. */
+/*
+ * A virtual thread that was to give up its carrier has kept it, and waits as any thread: its wait
+ * is not one of these.
+ */
 static __always_inline void forget_kept(const struct hotspot_process *vm, const struct hotspot_heap *h, __u64 thread)
 {
 	struct virtual_thread key = {};

@@ -1,20 +1,26 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * Waits of virtual threads, for which they give up their carrier, the thread of the kernel that they run on: the VM copies their frames to
- * the heap (freeze), and back when they go on, on whatever carrier (thaw). So a wait is known by the virtual thread's number, and its stack
- * is recorded when it begins, while it is still on the carrier's stack: OBSERVED_FREEZE. OBSERVED_THAW says how long it was.
+ * Waits of virtual threads, for which they give up their carrier, the thread of the kernel that
+ * they run on: the VM copies their frames to the heap (freeze), and back when they go on, on
+ * whatever carrier (thaw). So a wait is known by the virtual thread's number, and its stack is
+ * recorded when it begins, while it is still on the carrier's stack: OBSERVED_FREEZE. OBSERVED_THAW
+ * says how long it was.
  *
- *   parked           freeze, of LockSupport.park, Thread.sleep and Thread.yield; ends at Continuation::prepare_thaw
- *   for a monitor    JDK 24 and later: freeze_preempt, within the function that enters monitors (lockwait.bpf.h). If the VM could copy the
- *                    frames, it calls ObjectMonitor::vthread_monitor_enter. The thread may be mounted and fail to get the monitor, and
- *                    then waits on. Once it has it, the VM calls ThawBase::handle_preempted_continuation.
+ *   parked           freeze, of LockSupport.park, Thread.sleep and Thread.yield; ends at
+ *                    Continuation::prepare_thaw
+ *   for a monitor    JDK 24 and later: freeze_preempt, within the function that enters monitors
+ *                    (lockwait.bpf.h). If the VM could copy the frames, it calls
+ *                    ObjectMonitor::vthread_monitor_enter. The thread may be mounted and fail to
+ *                    get the monitor, and then waits on. Once it has it, the VM calls
+ *                    ThawBase::handle_preempted_continuation.
  */
 #pragma once
 
 #include "lock/lockwait.bpf.h"
 
 /* Begins the record of a stack whose wait ends later. */
-static __always_inline struct scratch *begin_freeze(__u32 probe, __u32 every, const struct virtual_thread *key, __u64 begin)
+static __always_inline struct scratch *begin_freeze(__u32 probe, __u32 every, const struct virtual_thread *key,
+						    __u64 begin)
 {
 	struct scratch *s = begin_observation(OBSERVED_FREEZE, probe, every);
 
@@ -35,8 +41,9 @@ static __always_inline bool note_unmounted(const struct virtual_thread *key, con
 }
 
 /*
- * A virtual thread is about to give up its carrier; thread is the JavaThread. Some keep it, as they have native frames or, up to JDK 23, a
- * monitor: then its thread of the kernel is parked next, and this record has no end.
+ * A virtual thread is about to give up its carrier; thread is the JavaThread. Some keep it, as they
+ * have native frames or, up to JDK 23, a monitor: then its thread of the kernel is parked next, and
+ * this record has no end.
  */
 static __always_inline bool see_freeze(__u32 probe, __u64 thread)
 {
@@ -110,7 +117,8 @@ static __always_inline bool see_preemption(__u32 probe, __u64 thread)
 	if (w->begun & BEGUN_HANDLE)
 		see_object(s, vm, pid, read_word(w->monitor), 0);
 	else
-		see_object(s, vm, pid, native_referent(h, w->monitor + h->monitor_object, h->flags & HEAP_MONITOR_HANDLE), 0);
+		see_object(s, vm, pid, native_referent(h, w->monitor + h->monitor_object,
+						       h->flags & HEAP_MONITOR_HANDLE), 0);
 	return true;
 }
 

@@ -8,8 +8,8 @@
  * Per-CPU counters; user space sums them. Identities hold when no program runs:
  * ATTEMPTED == DELIVERED + all DROPPED, for samples, for events and for calls.
  *
- * Those before TICK_COUNTERS are counted at every sample, so they are together in few cache lines. All programs that walk
- * count those from STACK_COPIES to WORDS_SCANNED, and WALKS_CUT.
+ * Those before TICK_COUNTERS are counted at every sample, so they are together in few cache lines.
+ * All programs that walk count those from STACK_COPIES to WORDS_SCANNED, and WALKS_CUT.
  */
 enum counter {
 	SAMPLES_ATTEMPTED,
@@ -29,7 +29,10 @@ enum counter {
 	WALKS_CUT,	 /* walks that ended as they took too long: END_TIME */
 	TICK_COUNTERS = 16,
 	SAMPLES_DROPPED_RING_FULL = TICK_COUNTERS,
-	SAMPLES_DROPPED_NO_SCRATCH, /* another CPU uses the memory, which they share: both came online after the maps were sized */
+	/*
+	 * another CPU uses the memory, which they share: both came online after the maps were sized
+	 */
+	SAMPLES_DROPPED_NO_SCRATCH,
 	EVENTS_ATTEMPTED, /* everything that is not a sample */
 	EVENTS_DELIVERED,
 	EVENTS_DROPPED_RING_FULL,
@@ -45,26 +48,51 @@ enum counter {
 	BURSTS_SKIPPED,	 /* ticks that found the thread's burst unfinished, or no room to arm it */
 	NS_CALLS,	 /* in the call engines' programs */
 	STACKS_DISPLACED, /* previous stacks forgotten because another thread's took their place */
-	PROBE_HITS,	 /* every time a probe of allocations, waits, values, write barriers or page faults ran in a guest, recorded or not, and the last one of a pause */
-	OBSERVATIONS_ATTEMPTED, /* == DELIVERED + all DROPPED; objects that are only counted (exact) are not among them */
+	/*
+	 * every time a probe of allocations, waits, values, write barriers or page faults ran in a
+	 * guest, recorded or not, and the last one of a pause
+	 */
+	PROBE_HITS,
+	/* == DELIVERED + all DROPPED; objects that are only counted (exact) are not among them */
+	OBSERVATIONS_ATTEMPTED,
 	OBSERVATIONS_DELIVERED,
 	OBSERVATIONS_DROPPED_RING_FULL,
-	OBSERVATIONS_DROPPED_BUSY, /* working memory in use, by a program that was preempted on this CPU; a wait of a thread that went on unseen */
+	/*
+	 * working memory in use, by a program that was preempted on this CPU; a wait of a thread
+	 * that went on unseen
+	 */
+	OBSERVATIONS_DROPPED_BUSY,
 	OBSERVATIONS_DROPPED_TABLE_FULL, /* too many threads wait, or classes are counted, at once */
 	NS_PROBES, /* in the programs of these probes */
 	METHODS_CHANGED, /* Method structures that were met as another method than before */
-	HITS_UNATTACHED, /* of PROBE_HITS, allocations and waits in processes whose VM was not attached yet: nothing was recorded */
+	/*
+	 * of PROBE_HITS, allocations and waits in processes whose VM was not attached yet: nothing
+	 * was recorded
+	 */
+	HITS_UNATTACHED,
 	THREADS_REFUSED, /* times that a JavaThread found no room in the known_threads map */
-	WAITS_SEEN,	/* times that a thread came back to a CPU, of those that were seen to leave: WAITS_THINNED + observations attempted of them, without those of wakers */
+	/*
+	 * times that a thread came back to a CPU, of those that were seen to leave: WAITS_THINNED +
+	 * observations attempted of them, without those of wakers
+	 */
+	WAITS_SEEN,
 	WAITS_THINNED,	/* of these, the ones that were not drawn for a record */
 	WAITS_SKIPPED,	/* times that a thread which switches often left its CPU, and that wait was not followed */
 	WAITS_REFUSED,	/* times that a thread was to be followed, and there were too many, or no memory for one */
-	NS_WAITS_DRAWN, /* what the waits that were drawn stand for: of each the time, or the mean interval if that is longer */
+	/*
+	 * what the waits that were drawn stand for: of each the time, or the mean interval if that
+	 * is longer
+	 */
+	NS_WAITS_DRAWN,
 	NS_WAITS_LOST,	/* of these, in records that were dropped */
 	WAKINGS_SEEN,	/* with wakers: times that a thread was woken, of those that were seen to leave */
 	WAKERS_DRAWN,	/* of these, the ones that a record of the waker was begun for */
 	WAKERS_LOST,	/* of those records, the dropped ones */
 	PROCESSES_REFUSED, /* children of chosen processes that found no room in the pids map: they are not sampled */
-	THREAD_ENDS_DROPPED, /* threads of VMs whose end found no room in the ring, or was one of too many as the VM ended */
+	/*
+	 * threads of VMs whose end found no room in the ring, or was one of too many as the VM
+	 * ended
+	 */
+	THREAD_ENDS_DROPPED,
 	COUNTER_COUNT,
 };

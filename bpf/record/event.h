@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * What the kernel side and user space send each other: this and the headers of the same kind (sample.h, observation.h, offcpu.h, call.h,
- * counter.h, hotspot.h, operand.h) are the only definition of both directions. Go's structs are generated from them. Integers are in host
- * byte order; times are ns of CLOCK_MONOTONIC unless said otherwise.
+ * What the kernel side and user space send each other: this and the headers of the same kind
+ * (sample.h, observation.h, offcpu.h, call.h, counter.h, hotspot.h, operand.h) are the only
+ * definition of both directions. Go's structs are generated from them. Integers are in host byte
+ * order; times are ns of CLOCK_MONOTONIC unless said otherwise.
  *
  * Here: what records have in common, and those of processes and their code.
  */
@@ -26,7 +27,9 @@ enum event_kind {
 	EVENT_VM_THREAD_END, /* struct ended_thread: a thread of a VM is about to end, or all of them with the VM */
 };
 
-/* Every event begins with this. {pid, start, exec} is the identity of a process: pids are reused. */
+/*
+ * Every event begins with this. {pid, start, exec} is the identity of a process: pids are reused.
+ */
 struct event_header {
 	__u64 time;
 	__u64 start; /* of the process: ns, CLOCK_BOOTTIME */
@@ -34,7 +37,11 @@ struct event_header {
 	__u32 exec; /* how often the process had called exec, low 32 bits */
 	__u8 kind;  /* enum event_kind */
 	__u8 stopped; /* samples: 1 if the VM had stopped its Java threads, as far as safepoints are recorded */
-	__u16 left_out; /* samples: frames between the innermost and the ROOT_FRAMES outermost ones, 0 if all are there */
+	/*
+	 * samples: frames between the innermost and the ROOT_FRAMES outermost ones, 0 if all are
+	 * there
+	 */
+	__u16 left_out;
 };
 
 #define MAX_CLASS_NAME 192
@@ -80,7 +87,11 @@ struct ended_thread {
 	struct event_header header;
 	__u64 thread;	 /* JavaThread*; 0: the VM ends, and there were records of all threads that it lists */
 	__u64 allocated; /* bytes since it started */
-	__u64 sited;	 /* of these, the ones up to the last that an observed allocation may stand for; all ones: not known */
+	/*
+	 * of these, the ones up to the last that an observed allocation may stand for; all ones:
+	 * not known
+	 */
+	__u64 sited;
 	__u32 own_tid;	 /* as the thread sees it itself */
 	__u32 pad;
 };

@@ -1,22 +1,27 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * What exact tracing of calls keeps in maps, and what user space reads there: the only definition. Nothing is sent
- * for a call; only a method that was never seen before is announced, so that it is named while it exists.
+ * What exact tracing of calls keeps in maps, and what user space reads there: the only definition.
+ * Nothing is sent for a call; only a method that was never seen before is announced, so that it is
+ * named while it exists.
  */
 #pragma once
 
 #include "record/event.h"
 
 /*
- * A node of the calling context tree. Nodes are numbered from 1, parents before children; 0 is none. The roots are
- * the threads: their parent is 0, and struct exact_thread describes them. Only its thread writes to a node.
+ * A node of the calling context tree. Nodes are numbered from 1, parents before children; 0 is
+ * none. The roots are the threads: their parent is 0, and struct exact_thread describes them. Only
+ * its thread writes to a node.
  */
 struct exact_node {
 	__u64 method;	   /* Method*; of a root the tid */
 	__u32 parent;
 	__u32 class_epoch; /* times the VM had unloaded classes when the node was made: Method structures are reused */
 	__u64 calls;	   /* of this method in this context */
-	__u64 overflow;	   /* calls further in that found no room for their own context; this is the deepest known one */
+	/*
+	 * calls further in that found no room for their own context; this is the deepest known one
+	 */
+	__u64 overflow;
 };
 
 /* How a node is found. */
@@ -30,7 +35,11 @@ struct exact_node_key {
 struct exact_edge {
 	__u64 callee;	   /* Method* */
 	__u64 caller;	   /* Method*; 0 if the caller was entered before recording, or there is none */
-	__u64 site;	   /* a frame (sample.h): return address of the callee's frame; if inlined, place in the code around */
+	/*
+	 * a frame (sample.h): return address of the callee's frame; if inlined, place in the code
+	 * around
+	 */
+	__u64 site;
 	__u32 class_epoch; /* of both methods */
 	__u32 inlined;	   /* 1 if the callee has no frame of its own */
 };
@@ -48,7 +57,9 @@ struct exact_objects {
 
 #define EXACT_LOST (1u << 31)
 
-/* Every method that was called, once in every class epoch: that is how often its name must be read. */
+/*
+ * Every method that was called, once in every class epoch: that is how often its name must be read.
+ */
 struct exact_method {
 	__u64 method;
 	__u32 class_epoch;

@@ -19,16 +19,22 @@ enum hotspot_flags {
 	HOTSPOT_UNLOAD_EVENTS = 1 << 3,	  /* the unload probes are attached: cached segments stay valid until then */
 	HOTSPOT_TLS = 1 << 4,		  /* tls_module, tls_offset and java_thread_vtable are known */
 	HOTSPOT_DEOPT_MH = 1 << 5,	  /* blob_deopt_mh_handler is known */
-	HOTSPOT_THREADS = 1 << 6,	  /* java_thread_vtable, thread_os and os_thread_id are known; without HOTSPOT_TLS */
+	/* java_thread_vtable, thread_os and os_thread_id are known; without HOTSPOT_TLS */
+	HOTSPOT_THREADS = 1 << 6,
 	HOTSPOT_CHUNKS = 1 << 7,	  /* where virtual threads have their frames on the heap is known */
-	HOTSPOT_CHUNK_ARGSIZE = 1 << 8,	  /* chunk_bottom is a number of words from the chunk's end, not from its begin */
+	/* chunk_bottom is a number of words from the chunk's end, not from its begin */
+	HOTSPOT_CHUNK_ARGSIZE = 1 << 8,
 	HOTSPOT_COLOURED = 1 << 9,	  /* as HEAP_COLOURED */
-	HOTSPOT_UPCALL_BEHIND = 1 << 10,  /* blob_upcall_data is behind a reference, which is at blob_upcall_data itself or 8 bytes on */
+	/*
+	 * blob_upcall_data is behind a reference, which is at blob_upcall_data itself or 8 bytes on
+	 */
+	HOTSPOT_UPCALL_BEHIND = 1 << 10,
 };
 
 /*
- * One attached HotSpot VM: everything the walker needs to know of its build and of this process. Names are those
- * of vmStructs; offsets are in bytes. Nothing about a JDK is compiled into the programs.
+ * One attached HotSpot VM: everything the walker needs to know of its build and of this process.
+ * Names are those of vmStructs; offsets are in bytes. Nothing about a JDK is compiled into the
+ * programs.
  */
 struct hotspot_process {
 	/* What every walk needs comes first, in few cache lines. */
@@ -40,7 +46,11 @@ struct hotspot_process {
 	__u64 code_low, code_high;		/* CodeCache::_low_bound, _high_bound */
 	__u64 call_stub_return; /* StubRoutines::_call_stub_return_address */
 	__u64 return_barrier; /* where the last frame of a virtual thread returns if its callers are on the heap */
-	__u64 enter_return; /* ContinuationEntry::_return_pc: where the word is that says where their first frame returns to */
+	/*
+	 * ContinuationEntry::_return_pc: where the word is that says where their first frame
+	 * returns to
+	 */
+	__u64 enter_return;
 
 	__u32 thread_anchor, thread_stack_base, thread_state; /* JavaThread */
 	__u32 thread_in_java; /* JavaThread::_thread_state while it runs Java code: 8; from JDK 28 on 4 */
@@ -67,29 +77,41 @@ struct hotspot_process {
 
 	struct code_heap heaps[MAX_CODE_HEAPS]; /* unused ones have low == high == 0 */
 
-	/* CodeBlob::_name points to one string for all blobs of a kind: the kinds by that pointer */
+	/*
+	 * CodeBlob::_name points to one string for all blobs of a kind: the kinds by that pointer
+	 */
 	__u64 name_nmethod, name_native, name_interpreter, name_vtable, name_adapter, name_continuation, name_upcall;
 	__u32 blob_name, blob_code_begin, blob_frame_size, blob_frame_complete;
 	__u32 blob_compile_id, blob_deopt_handler, blob_deopt_mh_handler, blob_orig_pc;
-	__u32 blob_upcall_data; /* UpcallStub: int, where its frame holds a FrameData, from the stack pointer; 0 if unknown */
+	/*
+	 * UpcallStub: int, where its frame holds a FrameData, from the stack pointer; 0 if unknown
+	 */
+	__u32 blob_upcall_data;
 	__u32 upcall_anchor;	/* FrameData: the JavaFrameAnchor of the Java frames before */
 
 	/* The rest is about frames of virtual threads on the heap, with HOTSPOT_CHUNKS. */
 	__u64 heap_low, heap_high; /* no object is outside */
-	__u64 bad_colours; /* ZGC: where a word is with bits that a reference has none of if its object has not moved; 0 if unknown */
+	/*
+	 * ZGC: where a word is with bits that a reference has none of if its object has not moved;
+	 * 0 if unknown
+	 */
+	__u64 bad_colours;
 	__u64 address_mask; /* the bits of an object's address that say which one it is */
-	__u64 oop_base, oop_mask; /* a reference is oop_base + ((word & oop_mask) << oop_shift), unless HOTSPOT_COLOURED */
+	/* a reference is oop_base + ((word & oop_mask) << oop_shift), unless HOTSPOT_COLOURED */
+	__u64 oop_base, oop_mask;
 	__u64 chunk_klass, chunk_klass_mask; /* a chunk's header has chunk_klass at chunk_klass_at, after that shift */
 	__u32 chunk_klass_at, chunk_klass_shift;
 	__u32 oop_shift, oop_colour_shift; /* the latter as in struct hotspot_heap */
 	__u32 entry_cont; /* ContinuationEntry: the Continuation */
 	__u32 cont_tail;  /* Continuation: the newest StackChunk */
-	__u32 chunk_parent, chunk_cont, chunk_size, chunk_sp, chunk_bottom, chunk_pc; /* StackChunk; numbers are of words */
+	/* StackChunk; numbers are of words */
+	__u32 chunk_parent, chunk_cont, chunk_size, chunk_sp, chunk_bottom, chunk_pc;
 	__u32 chunk_stack; /* StackChunk: its words */
 
 	/*
-	 * ZGC: where objects are that have moved, until every reference to them has been updated (zforwarding.bpf.h). The word at
-	 * forward_tables[] + 8 * (offset in the heap >> forward_granule) leads to what is known of the objects of a page.
+	 * ZGC: where objects are that have moved, until every reference to them has been updated
+	 * (zforwarding.bpf.h). The word at forward_tables[] + 8 * (offset in the heap >>
+	 * forward_granule) leads to what is known of the objects of a page.
 	 */
 	__u32 forward_granule;
 	__u32 forward_start, forward_shift, forward_length, forward_entries; /* of the latter */
@@ -105,8 +127,8 @@ struct known_thread_key {
 };
 
 /*
- * The JavaThread of a thread, where no symbol of libjvm leads to it (HOTSPOT_THREADS). It is only believed after it was compared
- * with what the JavaThread says of itself.
+ * The JavaThread of a thread, where no symbol of libjvm leads to it (HOTSPOT_THREADS). It is only
+ * believed after it was compared with what the JavaThread says of itself.
  */
 struct known_thread {
 	__u64 thread; /* JavaThread* */
@@ -119,10 +141,17 @@ struct known_thread {
 
 #define CLASS_EPOCH_CHANGE (1 << 20)
 
-/* Counted up by the unload probes, while the thread that unloads stands still, and by those of safepoints. */
+/*
+ * Counted up by the unload probes, while the thread that unloads stands still, and by those of
+ * safepoints.
+ */
 struct epochs {
 	__u32 code;    /* compilations unloaded */
-	__u32 classes; /* classes unloaded, and CLASS_EPOCH_CHANGE for each Method structure that was met as another one */
+	/*
+	 * classes unloaded, and CLASS_EPOCH_CHANGE for each Method structure that was met as
+	 * another one
+	 */
+	__u32 classes;
 	__u32 stops;   /* times that the VM stopped its Java threads */
 	__u32 stopped; /* 1 while they stand still */
 	__u32 collections; /* garbage collections begun */
@@ -134,14 +163,19 @@ struct epochs {
 #define SEEN_METHODS_HASH 0x9e3779b97f4a7c15ull
 
 /*
- * What a Method structure was when a walk last read it. A class that is redefined leaves the structures of its old
- * methods to other methods, and no class is unloaded: that is only to be seen here.
+ * What a Method structure was when a walk last read it. A class that is redefined leaves the
+ * structures of its old methods to other methods, and no class is unloaded: that is only to be seen
+ * here.
  */
 struct seen_method {
 	__u64 method;	    /* Method* */
 	__u64 const_method; /* Method::_constMethod */
 	__u64 shape;	    /* 8 bytes of that: _code_size, _name_index, _signature_index, _method_idnum */
-	__u64 name;	    /* its ConstantPool* and the Symbol* of its name, see read_method_name; 0 if they could not be read */
+	/*
+	 * its ConstantPool* and the Symbol* of its name, see read_method_name; 0 if they could not
+	 * be read
+	 */
+	__u64 name;
 	__u32 serial;	    /* hotspot_process.serial, 0 if the slot is empty */
 	__u32 since;	    /* epochs.classes from which on it is known to be that */
 	__u32 met;	    /* epochs.classes when it was met last */
@@ -157,12 +191,16 @@ enum heap_flags {
 	HEAP_THREAD_HANDLE = 1 << 5, /* JavaThread::_threadObj points to a reference, which it is otherwise */
 	HEAP_MONITOR_HANDLE = 1 << 6, /* ObjectMonitor::_object points to a reference, which it is otherwise */
 	HEAP_PARK_BLOCKER = 1 << 7,  /* park_blocker is known */
-	HEAP_CONCURRENT = 1 << 9,    /* the collector takes allocation buffers from threads at any stop: ZGC, Shenandoah */
+	/* the collector takes allocation buffers from threads at any stop: ZGC, Shenandoah */
+	HEAP_CONCURRENT = 1 << 9,
 	HEAP_COLOURED = 1 << 8,	     /* references have bits of the collector below the address: generational ZGC */
 	HEAP_MOUNTED = 1 << 10,	     /* thread_current and thread_id are known: JDK 21 and later */
 };
 
-/* One attached HotSpot VM: what its objects look like. Offsets in bytes; names are those of vmStructs. */
+/*
+ * One attached HotSpot VM: what its objects look like. Offsets in bytes; names are those of
+ * vmStructs.
+ */
 struct hotspot_heap {
 	__u32 serial; /* hotspot_process.serial: guards against a reused pid */
 	__u32 flags;  /* enum heap_flags */
@@ -174,11 +212,20 @@ struct hotspot_heap {
 	__u32 array_length;			      /* in an array */
 	__u32 klass_name, klass_layout;		      /* Klass::_layout_helper */
 	__u32 symbol_length, symbol_body;	      /* the length has 16 bits */
-	__u32 tlab_start, tlab_top, tlab_end;	      /* in a JavaThread: the bounds of its allocation buffer, and what is used of it */
-	__u32 thread_allocated; /* in a JavaThread: 64 bits, the bytes that it has allocated in earlier buffers and outside; 0 if unknown */
+	/* in a JavaThread: the bounds of its allocation buffer, and what is used of it */
+	__u32 tlab_start, tlab_top, tlab_end;
+	/*
+	 * in a JavaThread: 64 bits, the bytes that it has allocated in earlier buffers and outside;
+	 * 0 if unknown
+	 */
+	__u32 thread_allocated;
 	__u32 thread_object;			      /* JavaThread::_threadObj */
 	__u32 park_blocker;			      /* in a java.lang.Thread, with HEAP_PARK_BLOCKER */
-	__u32 thread_current; /* JavaThread::_vthread, which is what _threadObj is, or of the virtual thread that runs there */
+	/*
+	 * JavaThread::_vthread, which is what _threadObj is, or of the virtual thread that runs
+	 * there
+	 */
+	__u32 thread_current;
 	__u32 thread_id;      /* in a java.lang.Thread: its number */
 	__u32 monitor_object;			      /* ObjectMonitor::_object */
 	__u32 region_type;			      /* in a region: int */
@@ -190,5 +237,9 @@ struct hotspot_heap {
 	__u32 thread_next;	/* JavaThread: the next one, where the list is a linked one */
 	__u32 thread_os, os_thread_id; /* as in struct hotspot_process */
 	__u32 pad;
-	__u64 largest_buffered; /* bytes: larger objects are never allocated in a thread's buffer; 0 if there is no such bound */
+	/*
+	 * bytes: larger objects are never allocated in a thread's buffer; 0 if there is no such
+	 * bound
+	 */
+	__u64 largest_buffered;
 };

@@ -4,20 +4,48 @@
 
 #include <linux/types.h>
 
-/* What a probe saw, and what values hold of it. Text is the class of the object, in the VM's form, unless said otherwise. */
+/*
+ * What a probe saw, and what values hold of it. Text is the class of the object, in the VM's form,
+ * unless said otherwise.
+ */
 enum observed {
 	OBSERVED_ALLOCATION = 1, /* bytes of the object; bytes of all objects that it stands for; the JavaThread */
 	OBSERVED_MONITOR,	 /* ns in ObjectMonitor::enter; the lock (struct lock_wait), 0 if unknown */
 	OBSERVED_PARK,		 /* ns in Unsafe.park; the lock */
-	OBSERVED_VALUES,	 /* what struct probed_values asks for. The value of a text is where it is in text << 32 | its bytes */
-	OBSERVED_PAUSE,		 /* ns from the order to stop until Java threads may go on; text is struct pause_cause */
+	/*
+	 * what struct probed_values asks for. The value of a text is where it is in text << 32 |
+	 * its bytes
+	 */
+	OBSERVED_VALUES,
+	/* ns from the order to stop until Java threads may go on; text is struct pause_cause */
+	OBSERVED_PAUSE,
 	OBSERVED_FAULT,		 /* the data address; the pc; text is struct registers */
-	OBSERVED_OVERFLOW,	 /* how many events of a CPU's counter it stands for; the probe's number identifies the counter */
+	/*
+	 * how many events of a CPU's counter it stands for; the probe's number identifies the
+	 * counter
+	 */
+	OBSERVED_OVERFLOW,
 	OBSERVED_WAIT,		 /* a thread was off the CPU: see enum wait_values; flags are an enum off_cpu_state */
-	OBSERVED_WAKER,		 /* who ended a wait, before its record: see enum waker_values; flags are of enum waker_flags; text is the process's comm */
-	OBSERVED_CARD,		 /* address of a card in G1's table; 1 if the thread had no queue; text is struct registers, and words of the stack */
-	OBSERVED_FREEZE,	 /* a virtual thread begins to wait: its number; the time, ns. With SEEN_CONTENDED it is for a monitor, else parked */
-	OBSERVED_THAW,		 /* it goes on: its number; when the wait began, ns; for how long it waited, ns. There is no stack */
+	/*
+	 * who ended a wait, before its record: see enum waker_values; flags are of enum
+	 * waker_flags; text is the process's comm
+	 */
+	OBSERVED_WAKER,
+	/*
+	 * address of a card in G1's table; 1 if the thread had no queue; text is struct registers,
+	 * and words of the stack
+	 */
+	OBSERVED_CARD,
+	/*
+	 * a virtual thread begins to wait: its number; the time, ns. With SEEN_CONTENDED it is for
+	 * a monitor, else parked
+	 */
+	OBSERVED_FREEZE,
+	/*
+	 * it goes on: its number; when the wait began, ns; for how long it waited, ns. There is no
+	 * stack
+	 */
+	OBSERVED_THAW,
 	OBSERVED_RELEASE,	 /* the lock, which this thread has left and for which another one waits */
 	OBSERVED_EXCEPTION,	 /* an exception gets its stack trace, once as a rule: no values */
 };
@@ -41,7 +69,10 @@ enum heap_place {
 
 #define MAX_CAUSE 64 /* bytes of a name */
 
-/* Why a VM stopped its Java threads. Names are cut at the end, or padded with zeroes; empty if unknown. */
+/*
+ * Why a VM stopped its Java threads. Names are cut at the end, or padded with zeroes; empty if
+ * unknown.
+ */
 struct pause_cause {
 	__u8 operation[MAX_CAUSE]; /* of the VM: G1CollectForAllocation */
 	__u8 collector[MAX_CAUSE]; /* the memory manager that collects garbage meanwhile: G1 Young Generation */

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
-/* Threads that are off the CPU: values of their waits and of who ended these, and what an iterator says of each. */
+/*
+ * Threads that are off the CPU: values of their waits and of who ended these, and what an iterator
+ * says of each.
+ */
 #pragma once
 
 #include <linux/types.h>
@@ -8,11 +11,19 @@
 enum wait_values {
 	WAIT_SINCE,   /* when the thread left its CPU; header.time is when it came back */
 	WAIT_DELAY,   /* ns at the end of the wait in which it was runnable and waited for a CPU */
-	WAIT_MEAN,    /* ns: a wait of that length and longer is always recorded, a shorter one with the probability length / WAIT_MEAN */
+	/*
+	 * ns: a wait of that length and longer is always recorded, a shorter one with the
+	 * probability length / WAIT_MEAN
+	 */
+	WAIT_MEAN,
 	WAIT_PC,      /* the user's registers: threads that wait again with both the same wait at the same place */
 	WAIT_SP,
 	WAIT_WOKEN,   /* when the thread was woken, if wakers are recorded and that was seen; 0 otherwise */
-	WAIT_LEAST,   /* ns, with WAIT_WOKEN: the wait was recorded as it is longer, and so was its waker if WAIT_WOKEN - WAIT_SINCE is */
+	/*
+	 * ns, with WAIT_WOKEN: the wait was recorded as it is longer, and so was its waker if
+	 * WAIT_WOKEN - WAIT_SINCE is
+	 */
+	WAIT_LEAST,
 	WAIT_VALUES,
 };
 

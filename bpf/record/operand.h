@@ -22,7 +22,10 @@ struct operand {
 
 #define MAX_PROBE_SITES 64
 
-/* hotspot:compiled__method__load(class, len, name, len, signature, len, code, size); key: the attach cookie */
+/*
+ * hotspot:compiled__method__load(class, len, name, len, signature, len, code, size); key: the
+ * attach cookie
+ */
 struct load_site {
 	struct operand class_name, class_len, method_name, name_len, signature, signature_len, code, size;
 };

@@ -4,7 +4,10 @@
 
 #include "record/event.h"
 
-/* What the iterator says of a thread. {pid, start} is its process, {tid, born} the thread: ids are reused. */
+/*
+ * What the iterator says of a thread. {pid, start} is its process, {tid, born} the thread: ids are
+ * reused.
+ */
 struct thread_run {
 	__u64 start; /* of its process, as in struct event_header */
 	__u64 born;  /* ns, CLOCK_BOOTTIME */
@@ -12,8 +15,9 @@ struct thread_run {
 	__u64 switches; /* times that it has left a CPU */
 	__u64 arrivals; /* of the times that it came to a CPU, those that were measured */
 	/*
-	 * ns of its run time that no tick can see, of those: before it came, as the scheduler counts from its wake-up on if the CPU was idle, and while
-	 * it set the timer of the CPU to wait.
+	 * ns of its run time that no tick can see, of those: before it came, as the scheduler
+	 * counts from its wake-up on if the CPU was idle, and while it set the timer of the CPU to
+	 * wait.
 	 */
 	__u64 arriving;
 	__u32 pid, tid;

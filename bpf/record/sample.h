@@ -6,10 +6,15 @@
 
 #define MAX_USER_FRAMES 1024
 #define ROOT_FRAMES 124 /* of those, outermost ones of a deeper stack */
-#define MAX_WALKED_FRAMES 5120 /* of a stack whose outermost frames are looked for: five times what fits, so a walk takes five times as long */
+/*
+ * of a stack whose outermost frames are looked for: five times what fits, so a walk takes five
+ * times as long
+ */
+#define MAX_WALKED_FRAMES 5120
 #define MAX_KERNEL_FRAMES 127
 #define MAX_FRAMES (MAX_USER_FRAMES + MAX_KERNEL_FRAMES)
-#define MAX_KEPT_FRAMES (2 * MAX_USER_FRAMES) /* of a stack that a thread's next sample may share: partial walks reach further */
+/* of a stack that a thread's next sample may share: partial walks reach further */
+#define MAX_KEPT_FRAMES (2 * MAX_USER_FRAMES)
 
 /* Why a walk of the user stack ended. */
 enum walk_end {
@@ -27,7 +32,11 @@ enum walk_end {
 	END_NO_ANCHOR,	  /* Java thread in native code, and no way back to its Java frames was found */
 	END_UNSUPPORTED,  /* this architecture or build of the VM cannot be walked yet */
 	END_KNOWN,	  /* the rest is known: SAMPLE_LINK, or SAMPLE_SHARED */
-	END_SCAN,	  /* Java: SCAN_BUDGET words were searched for return addresses or LOOKUP_BUDGET read of headers of code and of chunks, and more would have to be */
+	/*
+	 * Java: SCAN_BUDGET words were searched for return addresses or LOOKUP_BUDGET read of
+	 * headers of code and of chunks, and more would have to be
+	 */
+	END_SCAN,
 	END_DEEP,	  /* MAX_WALKED_FRAMES */
 	END_THAW,	  /* Java: frames of a virtual thread are being copied to its stack, or from there */
 	END_TIME,	  /* the walk took too long: walk_ns */
@@ -44,8 +53,9 @@ enum walk_end {
  *   NATIVE  58 .. 0: pc
  *           or bit 59, 58 .. 31: a return address - pc, 30 .. 0: pc
  *
- * Frame 0 holds the sampled pc, the others hold return addresses. Frame 1 may be one with bit 59, of code of Go: what was on top of the
- * stack follows a call, and is the return address of frame 0 if that has no frame of its own. If it has one, nothing is there.
+ * Frame 0 holds the sampled pc, the others hold return addresses. Frame 1 may be one with bit 59,
+ * of code of Go: what was on top of the stack follows a call, and is the return address of frame 0
+ * if that has no frame of its own. If it has one, nothing is there.
  */
 enum frame_kind {
 	FRAME_JIT = 1,
@@ -84,18 +94,20 @@ enum link_tags {
 };
 
 /*
- * Depths are __u32: bytes from the base of the thread's stack down to the frame's canonical frame address, which is the
- * stack pointer of its caller before the call. 0 where that is not known. Before them, unless the sample is a SAMPLE_LINK,
- * stands the __u64 tag of its link, 0 if it has none: without LINK_STEADY if it was walked for that.
+ * Depths are __u32: bytes from the base of the thread's stack down to the frame's canonical frame
+ * address, which is the stack pointer of its caller before the call. 0 where that is not known.
+ * Before them, unless the sample is a SAMPLE_LINK, stands the __u64 tag of its link, 0 if it has
+ * none: without LINK_STEADY if it was walked for that.
  *
- * Where contexts are checked every stack is there to its root; flags and struct shared_stack are what they would have
- * been.
+ * Where contexts are checked every stack is there to its root; flags and struct shared_stack are
+ * what they would have been.
  */
 struct sample {
 	struct event_header header;
 	/*
-	 * frames[]: the user's first, innermost first; then the kernel's pcs. With left_out, the last ROOT_FRAMES of the user's are a
-	 * ring: the innermost one of them is left_out % ROOT_FRAMES words behind its beginning.
+	 * frames[]: the user's first, innermost first; then the kernel's pcs. With left_out, the
+	 * last ROOT_FRAMES of the user's are a ring: the innermost one of them is left_out %
+	 * ROOT_FRAMES words behind its beginning.
 	 */
 	__u16 user_frames, kernel_frames;
 	__u8 end;			  /* enum walk_end */
@@ -108,9 +120,11 @@ struct sample {
 };
 
 /*
- * A sample whose outermost user frames are those that another one had, which had the tag base: all of that one's but the innermost, or so
- * many of the outermost that the rest can be divided by SUFFIX_STEP. The thread's name, class_epoch and attachment are as they were.
- * Own frames follow, as in struct sample: at least one unless the stack has none. The last of the user's is next to the known ones.
+ * A sample whose outermost user frames are those that another one had, which had the tag base: all
+ * of that one's but the innermost, or so many of the outermost that the rest can be divided by
+ * SUFFIX_STEP. The thread's name, class_epoch and attachment are as they were. Own frames follow,
+ * as in struct sample: at least one unless the stack has none. The last of the user's is next to
+ * the known ones.
  */
 struct short_sample {
 	struct event_header header;
@@ -126,7 +140,10 @@ enum suffix_tags {
 	NO_SUFFIX = ~0u,
 };
 
-/* The frames of a stack that a thread's previous sample had, too. Behind the frames, with SAMPLE_SHARED. */
+/*
+ * The frames of a stack that a thread's previous sample had, too. Behind the frames, with
+ * SAMPLE_SHARED.
+ */
 struct shared_stack {
 	__u32 serial; /* of this sample among its thread's, never 0 */
 	__u32 base;   /* serial of the sample that has the rest; 0 if this one has all of its frames */

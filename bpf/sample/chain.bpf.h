@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * CallerChaining (Inoue and Nakatani, OOPSLA 2009, section 6): the leaf, its depth, the call site and the caller's depth
- * are a link, and a link is enough where user space knows what was above it. Whether it does is kept here as a tag per
- * link: a link without one is walked to the root and gets its tag; of the others one in chain_rate.every is walked, too,
- * so that user space sees whether it is still right. Where one link has several contexts user space clears LINK_STEADY in
- * its tag: then it is walked every time.
+ * CallerChaining (Inoue and Nakatani, OOPSLA 2009, section 6): the leaf, its depth, the call site
+ * and the caller's depth are a link, and a link is enough where user space knows what was above it.
+ * Whether it does is kept here as a tag per link: a link without one is walked to the root and gets
+ * its tag; of the others one in chain_rate.every is walked, too, so that user space sees whether it
+ * is still right. Where one link has several contexts user space clears LINK_STEADY in its tag:
+ * then it is walked every time.
  */
 #pragma once
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * The time profile with less than whole stacks: the programs of profile.bpf.c and kerneltick.bpf.c that sample. Each is
- * loaded in place of its namesake there.
+ * The time profile with less than whole stacks: the programs of profile.bpf.c and kerneltick.bpf.c
+ * that sample. Each is loaded in place of its namesake there.
  */
 #define CONTEXTS
 #include "sample/kerneltick.bpf.h"
@@ -32,7 +32,10 @@ int BPF_PROG(charge_tick, int user_tick)
 	return 0;
 }
 
-/* The same where functions of the kernel cannot be traced, a little earlier: a timer of this CPU expires. */
+/*
+ * The same where functions of the kernel cannot be traced, a little earlier: a timer of this CPU
+ * expires.
+ */
 SEC("tp_btf/hrtimer_expire_entry")
 int BPF_PROG(expire_tick, struct hrtimer *timer)
 {

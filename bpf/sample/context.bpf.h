@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * As much of a user stack as the mode asks for, into scratch.sample, and what user space needs to complete it, behind the
- * frames. Take it, append the tail, and say whether the record went out.
+ * As much of a user stack as the mode asks for, into scratch.sample, and what user space needs to
+ * complete it, behind the frames. Take it, append the tail, and say whether the record went out.
  */
 #pragma once
 
@@ -14,8 +14,9 @@
 const volatile bool walk_unknown = true;
 
 /*
- * bpf_loop callback: a step, after noting where the last frame stands. Frames of a leaf call are not looked for in the
- * kept stack, and do not count for a link: whether they are any is not known before the leaf call's end.
+ * bpf_loop callback: a step, after noting where the last frame stands. Frames of a leaf call are
+ * not looked for in the kept stack, and do not count for a link: whether they are any is not known
+ * before the leaf call's end.
  */
 static long context_step(__u64 i, struct walk *w)
 {
@@ -48,7 +49,9 @@ static __noinline void walk_context(struct scratch *s, const struct hotspot_proc
 	finish_walk(&w);
 }
 
-/* Takes frames of the stack that begins at scratch.regs, at most limit. Returns the enum walk_end. */
+/*
+ * Takes frames of the stack that begins at scratch.regs, at most limit. Returns the enum walk_end.
+ */
 static __always_inline __u32 take_frames(struct scratch *s, struct context *c, const struct hotspot_process *vm,
 					 __u32 limit)
 {

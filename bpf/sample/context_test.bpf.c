@@ -5,7 +5,10 @@
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
-/* As much of the stack as the mode wants, and its tail. Returns 0; r->len is the size of the record. */
+/*
+ * As much of the stack as the mode wants, and its tail. Returns 0; r->len is the size of the
+ * record.
+ */
 SEC("syscall")
 int context(struct request *r)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * Modes that record less than whole stacks know frames by where they stand. This is what such a mode knows of one
- * sample. Only the object of these modes has it.
+ * Modes that record less than whole stacks know frames by where they stand. This is what such a
+ * mode knows of one sample. Only the object of these modes has it.
  */
 #pragma once
 
@@ -44,11 +44,12 @@ static __always_inline struct context *this_context(void)
 #define IN_JAVA 1 /* no frame pointer */
 
 /*
- * Notes the canonical frame address of the last one of that many frames, unless that is done. Of a Java frame that is
- * the stack pointer of its caller, which is known by then. A native frame is taken to have set up its frame pointer; one
- * above Java frames without, which begin at java, ends there. The frame of a leaf call is placed again once its caller
- * is known. Where a frame stands must not depend on how far a walk goes: what comes behind it is not looked at. Returns
- * whether there was a frame to place.
+ * Notes the canonical frame address of the last one of that many frames, unless that is done. Of a
+ * Java frame that is the stack pointer of its caller, which is known by then. A native frame is
+ * taken to have set up its frame pointer; one above Java frames without, which begin at java, ends
+ * there. The frame of a leaf call is placed again once its caller is known. Where a frame stands
+ * must not depend on how far a walk goes: what comes behind it is not looked at. Returns whether
+ * there was a frame to place.
  */
 __noinline int place_frame(__u32 frames, __u64 sp, __u64 bp, __u64 java)
 {

@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * Stacks repeat: what user space has of one is not sent again. A stack without its innermost frame, and its outermost 4, 8, 12 … frames,
- * are its suffixes. Each has a tag, the hash of its frames and of whose they are. A tag is kept once a record with those frames is
- * in the ring. A later sample refers to the longest suffix whose tag is kept, and has only the frames before it (struct short_sample).
+ * Stacks repeat: what user space has of one is not sent again. A stack without its innermost frame,
+ * and its outermost 4, 8, 12 … frames, are its suffixes. Each has a tag, the hash of its frames and
+ * of whose they are. A tag is kept once a record with those frames is in the ring. A later sample
+ * refers to the longest suffix whose tag is kept, and has only the frames before it (struct
+ * short_sample).
  *
- * Records are read in their order, so user space has a suffix before the first record that refers to it. When it forgets, it changes
- * the seed of all tags, and everything is sent again.
+ * Records are read in their order, so user space has a suffix before the first record that refers
+ * to it. When it forgets, it changes the seed of all tags, and everything is sent again.
  *
- * Two suffixes of one process may have the same tag by chance: with 2^17 known ones, and 2^17 new ones a second, once in 2^30 seconds.
- * Of two processes they would be told from each other.
+ * Two suffixes of one process may have the same tag by chance: with 2^17 known ones, and 2^17 new
+ * ones a second, once in 2^30 seconds. Of two processes they would be told from each other.
  */
 #pragma once
 
@@ -36,7 +38,10 @@ struct {
 	__type(value, struct known_set);
 } known_suffixes SEC(".maps");
 
-/* key: tid, folded; value: tag of the thread and its name, as the last record of it in full had them */
+/*
+ * key: tid, folded; value: tag of the thread and its name, as the last record of it in full had
+ * them
+ */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, NAMED_THREADS);
@@ -79,7 +84,10 @@ static __always_inline __u64 *named_thread_of(__u32 tid)
 	return bpf_map_lookup_elem(&named_threads, &i);
 }
 
-/* Suffixes of one stack. Their tags are in scratch.stackcopy once the stack was walked: suffix i has 4 i frames, the last one the rest. */
+/*
+ * Suffixes of one stack. Their tags are in scratch.stackcopy once the stack was walked: suffix i
+ * has 4 i frames, the last one the rest.
+ */
 struct suffixes {
 	struct scratch *s;
 	__u64 tag;
@@ -152,15 +160,18 @@ static long keep_suffix(__u64 i, struct suffixes *x)
 	return 0;
 }
 
-/* How many suffixes of a stack are looked for, and kept: the longest ones, and the empty one if it is among them. */
+/*
+ * How many suffixes of a stack are looked for, and kept: the longest ones, and the empty one if it
+ * is among them.
+ */
 static __always_inline __u32 looked_for(__u32 count)
 {
 	return count + 1 < SUFFIX_LOOKUPS ? count + 1 : SUFFIX_LOOKUPS;
 }
 
 /*
- * Looks for the longest known suffix of the sample's user stack. If there is one, and the thread's name is known, user_frames is what comes
- * before it. The kernel's frames are to come behind these.
+ * Looks for the longest known suffix of the sample's user stack. If there is one, and the thread's
+ * name is known, user_frames is what comes before it. The kernel's frames are to come behind these.
  */
 __noinline int refer(void)
 {
@@ -236,10 +247,14 @@ static __always_inline __u32 append_root(struct scratch *s, __u32 at)
 	return sizeof(*root);
 }
 
-/* Where the record of a sample begins that refers to another one: it ends where that of the sample would. */
+/*
+ * Where the record of a sample begins that refers to another one: it ends where that of the sample
+ * would.
+ */
 static __always_inline struct short_sample *short_record(struct scratch *s)
 {
-	return (void *)s + offsetof(struct scratch, sample) + offsetof(struct sample, frames) - sizeof(struct short_sample);
+	return (void *)s + offsetof(struct scratch, sample) +
+		offsetof(struct sample, frames) - sizeof(struct short_sample);
 }
 
 /* Makes that record of the sample. */

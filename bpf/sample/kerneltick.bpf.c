@@ -14,7 +14,10 @@ int BPF_PROG(charge_tick, int user_tick)
 	return 0;
 }
 
-/* The same where functions of the kernel cannot be traced, a little earlier: a timer of this CPU expires. */
+/*
+ * The same where functions of the kernel cannot be traced, a little earlier: a timer of this CPU
+ * expires.
+ */
 SEC("tp_btf/hrtimer_expire_entry")
 int BPF_PROG(expire_tick, struct hrtimer *timer)
 {

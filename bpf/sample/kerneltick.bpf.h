@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * The time profile without an interrupt of its own: the kernel's own timer tick, which does its accounting, becomes a
- * sample, as a sampling event's does. It has no registers of its own: the user's are where the kernel saved them, and
- * the kernel's place is what the timer interrupt returns to.
+ * The time profile without an interrupt of its own: the kernel's own timer tick, which does its
+ * accounting, becomes a sample, as a sampling event's does. It has no registers of its own: the
+ * user's are where the kernel saved them, and the kernel's place is what the timer interrupt
+ * returns to.
  */
 #pragma once
 
@@ -12,15 +13,18 @@
 #define MAX_HANDLER_FRAMES 64 /* from this program to the entry of the interrupt: 10 to 16 */
 #define MAX_ENTRIES 8
 
-/* Where code is that the CPU enters at a timer interrupt: begin and end in turn; 0 and 0 for none. */
+/*
+ * Where code is that the CPU enters at a timer interrupt: begin and end in turn; 0 and 0 for none.
+ */
 const volatile __u64 interrupt_entries[2 * MAX_ENTRIES] = {};
 
 /* A tick becomes a sample with this probability, in 1/2^32. User space changes it. */
 __u64 sampled_share = WHOLE;
 
 /*
- * key: whether ticks are of a process that is sampled. Those of others are counted at the same share, and apart: the samples in a
- * time are as many as the CPU time is, whatever the others did meanwhile.
+ * key: whether ticks are of a process that is sampled. Those of others are counted at the same
+ * share, and apart: the samples in a time are as many as the CPU time is, whatever the others did
+ * meanwhile.
  */
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
@@ -88,7 +92,10 @@ static __always_inline bool drawn(void)
 	return s && draw_tick(s, sampled_share, bpf_get_prandom_u32());
 }
 
-/* A tick becomes a sample. The kernel has frames unless the tick came in user mode, as far as the caller knows. */
+/*
+ * A tick becomes a sample. The kernel has frames unless the tick came in user mode, as far as the
+ * caller knows.
+ */
 static __always_inline void take_tick(void *ctx, bool user_tick)
 {
 	__u32 cpu = bpf_get_smp_processor_id();

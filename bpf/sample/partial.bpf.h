@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * Partial walks (Whaley, Java Grande 2000, section 4): a walk ends where it meets the thread's previous one. Whaley marks
- * the frames that he has seen in the thread's own stack. Here they are kept in a map, and a frame counts as seen if the same
- * call site stands at the same place. As that may happen by chance, several frames in a row must match.
+ * Partial walks (Whaley, Java Grande 2000, section 4): a walk ends where it meets the thread's
+ * previous one. Whaley marks the frames that he has seen in the thread's own stack. Here they are
+ * kept in a map, and a frame counts as seen if the same call site stands at the same place. As that
+ * may happen by chance, several frames in a row must match.
  */
 #pragma once
 
@@ -10,7 +11,8 @@
 
 #define KEPT_LEVELS 256 /* a power of two: innermost frames of a stack that are kept */
 #define KEPT_STACKS 1024 /* a power of two; 4 MB */
-#define KEPT_SERIES 32	 /* a power of two: one in so many samples of a thread is walked whole, so that no mistake lasts */
+/* a power of two: one in so many samples of a thread is walked whole, so that no mistake lasts */
+#define KEPT_SERIES 32
 #define KEPT_REACH 16	 /* levels that were left since, passed per frame */
 
 struct kept_level {
@@ -18,8 +20,9 @@ struct kept_level {
 };
 
 /*
- * The stack that a thread's previous sample had, as long as it was never more than MAX_KEPT_FRAMES. Levels are counted from
- * the outermost frame, 0; those from low to count - 1 are in levels[], modulo KEPT_LEVELS.
+ * The stack that a thread's previous sample had, as long as it was never more than MAX_KEPT_FRAMES.
+ * Levels are counted from the outermost frame, 0; those from low to count - 1 are in levels[],
+ * modulo KEPT_LEVELS.
  */
 struct kept_stack {
 	__u32 busy; /* on a CPU now */
@@ -51,8 +54,8 @@ static __always_inline struct kept_stack *kept_of(__u32 tid)
 }
 
 /*
- * Takes the current thread's kept stack until kept_release. Returns how many levels of it to look for, -1 if it is busy with
- * another thread.
+ * Takes the current thread's kept stack until kept_release. Returns how many levels of it to look
+ * for, -1 if it is busy with another thread.
  */
 static __always_inline int kept_acquire(struct task_struct *task, __u32 tid, __u32 owner, __u32 exec)
 {
@@ -86,8 +89,9 @@ static __always_inline struct kept_level *innermost_level(struct kept_stack *k, 
 }
 
 /*
- * Compares the last one of that many frames with what is kept of the thread, of which context.kept_left levels are
- * left. Leaves there how many are left now, and returns whether the frame is a kept one.
+ * Compares the last one of that many frames with what is kept of the thread, of which
+ * context.kept_left levels are left. Leaves there how many are left now, and returns whether the
+ * frame is a kept one.
  */
 static __always_inline bool compare_kept(const struct scratch *s, struct context *c, __u32 frames)
 {
@@ -114,7 +118,10 @@ static __always_inline bool compare_kept(const struct scratch *s, struct context
 	return true;
 }
 
-/* Whether the walk has met the kept stack: the last one of that many frames is one of those in a row that must agree. */
+/*
+ * Whether the walk has met the kept stack: the last one of that many frames is one of those in a
+ * row that must agree.
+ */
 __noinline int met_kept(__u32 frames)
 {
 	struct scratch *s = this_scratch();
@@ -157,14 +164,16 @@ static long keep_level(__u64 i, struct keeping *keeping)
 }
 
 /*
- * Whether the sample's stack may be built on. A walk that failed may come further the next time, and a virtual thread's
- * frames come and go where they stand; a chain of frame pointers ends where it ended.
+ * Whether the sample's stack may be built on. A walk that failed may come further the next time,
+ * and a virtual thread's frames come and go where they stand; a chain of frame pointers ends where
+ * it ended.
  */
 static __always_inline bool worth_keeping(const struct scratch *s, const struct context *c)
 {
 	if (c->shared)
 		return true;
-	return !s->start.on_heap && (s->sample.end == END_ROOT || s->sample.end == END_DEPTH || s->sample.end == END_POINTER);
+	return !s->start.on_heap && (s->sample.end == END_ROOT || s->sample.end == END_DEPTH ||
+				     s->sample.end == END_POINTER);
 }
 
 /* Keeps the sample's own frames, above those that it shares. */

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
-/* The time profile: a tick of every CPU's sampling event becomes one sample; processes come and go. */
+/*
+ * The time profile: a tick of every CPU's sampling event becomes one sample; processes come and go.
+ */
 #include "record/call.h"
 #include "sample/sample.bpf.h"
 
@@ -56,7 +58,10 @@ int BPF_PROG(process_fork, struct task_struct *parent, struct task_struct *child
 	return 0;
 }
 
-/* A VM is no longer the one that user space attached to once its process executes another program, or ends. */
+/*
+ * A VM is no longer the one that user space attached to once its process executes another program,
+ * or ends.
+ */
 SEC("tp_btf/sched_process_exec")
 int BPF_PROG(process_exec, struct task_struct *task)
 {

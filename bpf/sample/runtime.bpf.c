@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * The run time of threads, which the scheduler counts to the nanosecond. An iterator reads that of all threads that exist, and a record has
- * that of each one that has ended. The record is written when the thread leaves its CPU for good, as only then its run time is complete. (The kernel
- * frees the thread much later: after a grace period, which takes seconds on a busy machine.)
+ * The run time of threads, which the scheduler counts to the nanosecond. An iterator reads that of
+ * all threads that exist, and a record has that of each one that has ended. The record is written
+ * when the thread leaves its CPU for good, as only then its run time is complete. (The kernel frees
+ * the thread much later: after a grace period, which takes seconds on a busy machine.)
  */
 #include "wait/offcpustate.bpf.h"
 #include "kernel/maps.bpf.h"
@@ -22,10 +23,16 @@ struct thread_end *export_thread_end __attribute__((unused));
 /* One arrival in so many is measured, at random: arrivals of a thread may alternate. */
 #define ARRIVALS_EACH 8
 
-/* Clocks of the scheduler and of bpf_ktime_get_ns differ by some 100 ppm: longer stretches on a CPU would measure that. */
+/*
+ * Clocks of the scheduler and of bpf_ktime_get_ns differ by some 100 ppm: longer stretches on a CPU
+ * would measure that.
+ */
 #define LONGEST_STRETCH 2000000 /* ns */
 
-/* A thread that sets a timer and waits leaves its CPU sooner: some 10 us on a virtual machine, where the host sets it. */
+/*
+ * A thread that sets a timer and waits leaves its CPU sooner: some 10 us on a virtual machine,
+ * where the host sets it.
+ */
 #define LONGEST_SETTING 50000 /* ns */
 
 /* key: thread of a chosen process that has begun to end and still runs */
@@ -132,8 +139,9 @@ static __always_inline bool was_chosen(__u32 pid, __u64 start)
 }
 
 /*
- * A thread that waits for a time sets the timer of its CPU if that time comes before all others. No tick can see how long that takes: if one were due
- * before the thread sleeps, it would be the first, and the timer would stay as it is.
+ * A thread that waits for a time sets the timer of its CPU if that time comes before all others. No
+ * tick can see how long that takes: if one were due before the thread sleeps, it would be the
+ * first, and the timer would stay as it is.
  */
 SEC("tp_btf/hrtimer_start")
 int BPF_PROG(timer_starts, struct hrtimer *timer)
@@ -151,8 +159,9 @@ int BPF_PROG(timer_starts, struct hrtimer *timer)
 }
 
 /*
- * The scheduler's clock stands still from the wake-up of a thread until the thread comes to the CPU, if that was idle: the rest of the timer's
- * interrupt and the way out of idleness are the thread's run time, though no tick can see it there. This is what it ran by the scheduler's clock
+ * The scheduler's clock stands still from the wake-up of a thread until the thread comes to the
+ * CPU, if that was idle: the rest of the timer's interrupt and the way out of idleness are the
+ * thread's run time, though no tick can see it there. This is what it ran by the scheduler's clock
  * minus what it was on the CPU by another one. If it waits, what it took to set the timer is added.
  */
 static __always_inline void measure_arrivals(struct task_struct *prev, struct task_struct *next, bool waits)

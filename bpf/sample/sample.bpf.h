@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * A tick of a clock becomes a sample: begin it, take the user's stack, the kernel's if the tick came in the kernel, and write it.
- * All programs that sample share the working memory. Ticks come in hard interrupts, and a CPU has one clock. What begins a sample ends it.
+ * A tick of a clock becomes a sample: begin it, take the user's stack, the kernel's if the tick
+ * came in the kernel, and write it. All programs that sample share the working memory. Ticks come
+ * in hard interrupts, and a CPU has one clock. What begins a sample ends it.
  *
- * The record has the whole stack, as far as user space does not have it yet (intern.bpf.h). With CONTEXTS, it has as
- * much as a mode asks for (context.bpf.h). Either header defines begin_stack, take_stack, shorten_stack and write_sample.
+ * The record has the whole stack, as far as user space does not have it yet (intern.bpf.h). With
+ * CONTEXTS, it has as much as a mode asks for (context.bpf.h). Either header defines begin_stack,
+ * take_stack, shorten_stack and write_sample.
  */
 #pragma once
 
@@ -74,7 +76,10 @@ static __always_inline const struct hotspot_process *vm_of(const struct scratch 
 	return vm && vm->start_ticks == s->sample.header.start / NS_PER_START_TICK ? vm : 0;
 }
 
-/* Takes the user's stack, if there is one: with saved, by the registers that the kernel saved, and otherwise by ctx's. */
+/*
+ * Takes the user's stack, if there is one: with saved, by the registers that the kernel saved, and
+ * otherwise by ctx's.
+ */
 static __always_inline void sample_user(struct scratch *s, struct tick_context *ctx, bool saved)
 {
 	struct task_struct *task = (struct task_struct *)bpf_get_current_task_btf();

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * Depths: the distance of frames from the base of their thread's stack. They distinguish activations of a method without a
- * walk, so they must not depend on where the stack was mapped.
+ * Depths: the distance of frames from the base of their thread's stack. They distinguish
+ * activations of a method without a walk, so they must not depend on where the stack was mapped.
  */
 #pragma once
 

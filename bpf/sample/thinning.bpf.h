@@ -2,16 +2,21 @@
 /*
  * Thinning: a share of a CPU's ticks, drawn at random, become samples.
  *
- * Tick n covers [n * share, (n + 1) * share) of a line that is cut into strata of length 1. Each stratum has one sample, at a tick that
- * covers a random point of it, so n ticks have n * share samples, +-1. Independent draws would add the noise of a binomial distribution.
+ * Tick n covers [n * share, (n + 1) * share) of a line that is cut into strata of length 1. Each
+ * stratum has one sample, at a tick that covers a random point of it, so n ticks have n * share
+ * samples, +-1. Independent draws would add the noise of a binomial distribution.
  *
- * Every tick is drawn with probability share. Let x be the position in the stratum where the tick begins. By induction the stratum has
- * its sample with probability x at that time, independently of how x came about:
- * - The tick ends in the stratum. If there is no sample yet, it is drawn with share / (1 - x): (1 - x) * share / (1 - x) = share. After
- *   that the stratum has its sample with probability x + share, which is the next x.
- * - The tick ends in the next stratum, at y = x + share - 1. Without a sample it must be drawn, for the stratum that ends. Otherwise it is
- *   drawn for the next one, with y / x, which is at most 1: (1 - x) + x * y / x = share. The next stratum has its sample with probability y.
- * This is ordered pivotal sampling (Deville and Tille 1998), which does not draw a tick for two strata as independent points would.
+ * Every tick is drawn with probability share. Let x be the position in the stratum where the tick
+ * begins. By induction the stratum has its sample with probability x at that time, independently of
+ * how x came about:
+ * - The tick ends in the stratum. If there is no sample yet, it is drawn with share / (1 - x): (1 -
+ *   x) * share / (1 - x) = share. After that the stratum has its sample with probability x + share,
+ *   which is the next x.
+ * - The tick ends in the next stratum, at y = x + share - 1. Without a sample it must be drawn, for
+ *   the stratum that ends. Otherwise it is drawn for the next one, with y / x, which is at most 1:
+ *   (1 - x) + x * y / x = share. The next stratum has its sample with probability y.
+ * This is ordered pivotal sampling (Deville and Tille 1998), which does not draw a tick for two
+ * strata as independent points would.
  */
 #pragma once
 

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
-/* The stack of the current thread becomes a record, of programs in which the lock of a run queue may be held: nobody is woken. */
+/*
+ * The stack of the current thread becomes a record, of programs in which the lock of a run queue
+ * may be held: nobody is woken.
+ */
 #pragma once
 
 #include "event/observe.bpf.h"
@@ -20,8 +23,8 @@ static __always_inline void append_kernel(struct scratch *s, void *ctx, const __
 }
 
 /*
- * Writes what was noted at that time, with so many bytes of text, and the current thread's stack, of which most frames are the kernel's. Ends the
- * observation. False if the record was dropped.
+ * Writes what was noted at that time, with so many bytes of text, and the current thread's stack,
+ * of which most frames are the kernel's. Ends the observation. False if the record was dropped.
  */
 static __always_inline bool write_stack(struct scratch *s, void *ctx, __u64 time, const __u32 most, const __u32 text)
 {

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * To follow threads that switch often may take more than the budget, though hardly any of their waits is recorded. Of these, one wait in so many is
- * followed, which is drawn when it begins and stands for the others: so sums stay right on average, however long a wait is. The rest take no
+ * To follow threads that switch often may take more than the budget, though hardly any of their
+ * waits is recorded. Of these, one wait in so many is followed, which is drawn when it begins and
+ * stands for the others: so sums stay right on average, however long a wait is. The rest take no
  * look at the thread's notes: whether a thread switches often is in a table.
  *
- * User space says how many when waits take too much, and begins a new rotation a few times a second. In each, the first waits of a thread are all
- * followed: one that has waited often before may wait for long now.
+ * User space says how many when waits take too much, and begins a new rotation a few times a
+ * second. In each, the first waits of a thread are all followed: one that has waited often before
+ * may wait for long now.
  */
 #pragma once
 
@@ -18,7 +20,8 @@ __u32 follow_every = 1;
 /* Never 0. */
 __u16 rotation = 1;
 
-#define FREQUENT_WAITERS (1 << 14) /* a power of two; threads with one slot in common displace each other in the next rotation */
+/* a power of two; threads with one slot in common displace each other in the next rotation */
+#define FREQUENT_WAITERS (1 << 14)
 #define FREQUENT_WAITS 20	  /* of a thread in a rotation: those after are not all followed */
 
 /* A thread that switches often in this rotation. */

@@ -1,18 +1,22 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * Off-CPU time. A thread that leaves its CPU is noted, and when it comes back its wait becomes a record: how long it took, why the
- * thread left, and its stack, which has not changed meanwhile.
+ * Off-CPU time. A thread that leaves its CPU is noted, and when it comes back its wait becomes a
+ * record: how long it took, why the thread left, and its stack, which has not changed meanwhile.
  *
- * One program, at sched_switch, sees who leaves the CPU and who comes to it: it takes the time once for both, and draws whether the wait of
- * the one that comes is recorded. At that moment the one that leaves is still the current thread, so the other's memory cannot be read. There
- * are two places where the one that came is current:
+ * One program, at sched_switch, sees who leaves the CPU and who comes to it: it takes the time once
+ * for both, and draws whether the wait of the one that comes is recorded. At that moment the one
+ * that leaves is still the current thread, so the other's memory cannot be read. There are two
+ * places where the one that came is current:
  *
- * - The tracepoint sched_exit_tp, since Linux 6.15: the thread goes on, with interrupts on and no lock.
- * - The function __perf_event_task_sched_in, which the kernel calls at each switch while any task has a perf event. User space opens one.
- *   (Others use its caller, finish_task_switch, which has to be a kprobe: compilers rename it, so the kernel's type information lacks it.)
+ * - The tracepoint sched_exit_tp, since Linux 6.15: the thread goes on, with interrupts on and no
+ *   lock.
+ * - The function __perf_event_task_sched_in, which the kernel calls at each switch while any task
+ *   has a perf event. User space opens one. (Others use its caller, finish_task_switch, which has
+ *   to be a kprobe: compilers rename it, so the kernel's type information lacks it.)
  *
- * In the latter, and at sched_switch, the lock of a run queue is held and interrupts are off. So nobody is woken: the ring is only written
- * to, and user space comes by itself. The working memory is this object's own, and preemption is off.
+ * In the latter, and at sched_switch, the lock of a run queue is held and interrupts are off. So
+ * nobody is woken: the ring is only written to, and user space comes by itself. The working memory
+ * is this object's own, and preemption is off.
  */
 #include "wait/waitend.bpf.h"
 #include "wait/frequentwait.bpf.h"
@@ -74,8 +78,8 @@ int BPF_PROG(thread_switches, bool preempt, struct task_struct *prev, struct tas
 }
 
 /*
- * A thread is woken, by the current one or by an interrupt. It is loaded only if wakers are recorded. The thread's pi_lock is held and
- * interrupts are off; the thread does not go on before.
+ * A thread is woken, by the current one or by an interrupt. It is loaded only if wakers are
+ * recorded. The thread's pi_lock is held and interrupts are off; the thread does not go on before.
  */
 SEC("tp_btf/sched_waking")
 int BPF_PROG(thread_woken, struct task_struct *task)
@@ -115,8 +119,8 @@ int thread_switched_in(void *ctx)
 }
 
 /*
- * Writes what is known of all threads that are to be followed. Before the first recording none is: notes of recording 0 are those of threads that
- * have ended.
+ * Writes what is known of all threads that are to be followed. Before the first recording none is:
+ * notes of recording 0 are those of threads that have ended.
  */
 SEC("iter/task")
 int each_thread(struct bpf_iter__task *ctx)

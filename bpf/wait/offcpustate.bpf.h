@@ -38,7 +38,11 @@ struct task_struct___scheduled {
 	struct sched_info sched_info;
 	struct sched_entity___group se;
 	unsigned long jobctl;
-	unsigned int frozen : 1; /* it has arrived where the freezer of control groups, version 2, stops it; also while it waits in vfork */
+	/*
+	 * it has arrived where the freezer of control groups, version 2, stops it; also while it
+	 * waits in vfork
+	 */
+	unsigned int frozen : 1;
 };
 
 #pragma clang attribute pop
@@ -68,7 +72,10 @@ static __always_inline bool throttled(struct task_struct *task)
 	return cfs && cfs->throttle_count > 0;
 }
 
-/* Whether the task waits to be thawed: with the state of any wait. That of version 1 has a state of its own. */
+/*
+ * Whether the task waits to be thawed: with the state of any wait. That of version 1 has a state of
+ * its own.
+ */
 static __always_inline bool frozen(struct task_struct *task)
 {
 	struct task_struct___scheduled *t = (void *)task;

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * What is noted of a thread: when it left its CPU, and how long it was on one. It is in the thread's task storage, which ends with it. Kernels
- * before 6.4 cannot allocate that with the lock of a run queue held, so threads get it when they are made, or from the iterator. Threads
- * without it cost a comparison.
+ * What is noted of a thread: when it left its CPU, and how long it was on one. It is in the
+ * thread's task storage, which ends with it. Kernels before 6.4 cannot allocate that with the lock
+ * of a run queue held, so threads get it when they are made, or from the iterator. Threads without
+ * it cost a comparison.
  *
- * Only the programs at switches change the notes. The iterator runs at the same time, so it only makes them: of a thread that may be on a CPU or
- * not. Which of the two it was is known from whether it leaves or comes first.
+ * Only the programs at switches change the notes. The iterator runs at the same time, so it only
+ * makes them: of a thread that may be on a CPU or not. Which of the two it was is known from
+ * whether it leaves or comes first.
  */
 #pragma once
 
@@ -18,7 +20,11 @@ struct followed {
 	__u8 state;	 /* enum off_cpu_state */
 	__u8 unseen;	 /* 1 until it leaves or comes: whether it had a CPU when it was made known is not known */
 	__u16 rotation;	 /* as in struct frequent_waiter: in which waits were counted last */
-	__u64 since;	 /* when it left; with unseen, when it was made known; 0 on a CPU, or if this wait is passed over */
+	/*
+	 * when it left; with unseen, when it was made known; 0 on a CPU, or if this wait is passed
+	 * over
+	 */
+	__u64 since;
 	__u64 ran;	 /* ns that it had been on a CPU in its life when it was made known */
 	__u64 delay;	 /* ns that it had waited on run queues in its life when it left */
 	__u64 woken;	 /* with wakers: when this wait ended, 0 if it has not or that was not seen */
@@ -39,8 +45,8 @@ struct {
 __u32 recording = 0;
 
 /*
- * Threads that are followed in a recording, by the lowest bit of its number. A program that is late counts for its own: the one before is the only one
- * that may still have any.
+ * Threads that are followed in a recording, by the lowest bit of its number. A program that is late
+ * counts for its own: the one before is the only one that may still have any.
  */
 __u32 followed_counts[2] = {};
 
@@ -64,7 +70,10 @@ static __always_inline void unfollow(struct followed *f)
 		__sync_fetch_and_add(&followed_counts[of & 1], -1);
 }
 
-/* Nothing is known of the time before. The thread may have been off the CPU for some time; since is now, or 0 if it has not run yet. */
+/*
+ * Nothing is known of the time before. The thread may have been off the CPU for some time; since is
+ * now, or 0 if it has not run yet.
+ */
 static __always_inline void note_from_now(struct followed *f, struct task_struct *task, __u32 state, __u64 since)
 {
 	f->state = state;
@@ -86,7 +95,10 @@ static __always_inline bool may_follow(void)
 	return false;
 }
 
-/* Notes are of no recording until they are whole. Several programs may come so far; one of them counts the thread. */
+/*
+ * Notes are of no recording until they are whole. Several programs may come so far; one of them
+ * counts the thread.
+ */
 static __always_inline void begin_following(struct followed *f)
 {
 	__u32 now = recording;
@@ -127,13 +139,15 @@ static __always_inline struct followed *followed_from_now(struct task_struct *ta
 		note_from_now(f, task, off_cpu, bpf_ktime_get_ns());
 		begin_following(f);
 	}
-	if (f && (((struct task_struct___scheduled *)task)->__state & TASK_DEAD)) /* perhaps it had left for the last time before */
+	/* perhaps it had left for the last time before */
+	if (f && (((struct task_struct___scheduled *)task)->__state & TASK_DEAD))
 		unfollow(f);
 	return f;
 }
 
 /* This wait stands for so many. */
-static __always_inline void thread_leaves(struct followed *f, struct task_struct *task, bool runnable, unsigned int state, __u64 now, __u16 every)
+static __always_inline void thread_leaves(struct followed *f, struct task_struct *task, bool runnable,
+					  unsigned int state, __u64 now, __u16 every)
 {
 	if (state & TASK_DEAD) {
 		unfollow(f);

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
-/* A wait becomes a record: it is drawn when its thread comes to a CPU, and recorded when the thread is the current one. */
+/*
+ * A wait becomes a record: it is drawn when its thread comes to a CPU, and recorded when the thread
+ * is the current one.
+ */
 #pragma once
 
 #include "wait/currentstack.bpf.h"
@@ -80,8 +83,9 @@ static __always_inline void lose_wait(struct drawn_wait *w)
 }
 
 /*
- * T of threads in an invocation that is followed, ns; 0: as that of others. What a slow invocation waited for is what users ask, so T does not
- * rise as far as for other threads. It does rise, so that what records take stays within what user space allows.
+ * T of threads in an invocation that is followed, ns; 0: as that of others. What a slow invocation
+ * waited for is what users ask, so T does not rise as far as for other threads. It does rise, so
+ * that what records take stays within what user space allows.
  */
 __u64 open_invocation_interval = 0;
 

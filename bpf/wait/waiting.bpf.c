@@ -1,14 +1,17 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * Stacks of threads that are off the CPU, read from outside: most of those that wait for long do not go on while somebody records, so that
- * their stacks are not read then. An iterator over tasks walks the ones that user space asks for.
+ * Stacks of threads that are off the CPU, read from outside: most of those that wait for long do
+ * not go on while somebody records, so that their stacks are not read then. An iterator over tasks
+ * walks the ones that user space asks for.
  *
- * The walker is the same as in other programs, but the memory that it reads is not the current process's. A process can hang whoever reads
- * its memory, and a program of the kernel that hangs cannot be ended. So the walker reads copies of pages, which user space makes, and the
- * program says which page it lacks. The walk is repeated until it lacks none: a thread that waits has its stack where it is.
+ * The walker is the same as in other programs, but the memory that it reads is not the current
+ * process's. A process can hang whoever reads its memory, and a program of the kernel that hangs
+ * cannot be ended. So the walker reads copies of pages, which user space makes, and the program
+ * says which page it lacks. The walk is repeated until it lacks none: a thread that waits has its
+ * stack where it is.
  *
- * Virtual threads that wait have left their carriers: all of their frames are on the heap. User space finds them, and asks for one after the
- * other.
+ * Virtual threads that wait have left their carriers: all of their frames are on the heap. User
+ * space finds them, and asks for one after the other.
  *
  * One program runs at a time, so there is one scratch.
  */
@@ -96,7 +99,10 @@ static __noinline void begin_walk_of(struct scratch *s, const struct hotspot_pro
 	begin_walks(s, vm, task, task->pid);
 }
 
-/* Fills the sample with the thread's stack, and the observation behind it. Returns the size of the record, 0 for none. */
+/*
+ * Fills the sample with the thread's stack, and the observation behind it. Returns the size of the
+ * record, 0 for none.
+ */
 static __always_inline __u64 read_stack(struct scratch *s, struct task_struct *task, __u64 since)
 {
 	__u32 pid = task->tgid;
@@ -140,7 +146,8 @@ static __always_inline __u64 read_stack(struct scratch *s, struct task_struct *t
 	asm volatile("" : "+r"(n));
 	if (n > MAX_USER_FRAMES + MAX_WAIT_FRAMES)
 		return 0;
-	bpf_probe_read_kernel((void *)s + offsetof(struct scratch, sample) + offsetof(struct sample, frames) + 8 * n, sizeof(*o), o);
+	bpf_probe_read_kernel((void *)s + offsetof(struct scratch, sample) + offsetof(struct sample, frames) + 8 * n,
+			      sizeof(*o), o);
 	return offsetof(struct sample, frames) + 8 * n + sizeof(*o);
 }
 
@@ -150,7 +157,9 @@ struct walked {
 	__u64 size;    /* bytes of the record that follows */
 };
 
-/* Writes {struct walked, record} of each thread that was asked for and has not gone on meanwhile. */
+/*
+ * Writes {struct walked, record} of each thread that was asked for and has not gone on meanwhile.
+ */
 SEC("iter/task")
 int read_waiting(struct bpf_iter__task *ctx)
 {
@@ -194,7 +203,8 @@ int read_waiting(struct bpf_iter__task *ctx)
 /* A virtual thread. */
 struct asked_virtual {
 	struct event_header header; /* of the record */
-	__u64 continuation;	    /* address of its object; the next ones are those of what the thread says of itself */
+	/* address of its object; the next ones are those of what the thread says of itself */
+	__u64 continuation;
 	__u64 mounted_at, state_at, blocker_at, waiter_at;
 	__u64 lacking; /* result: as struct walked */
 	__u64 size;    /* result: bytes of the record, 0 if there is none, as the thread is on a carrier */

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * Which waits are recorded: those of T and longer always, and shorter ones with a probability proportional to their length, so that each
- * stands for T. User space sets T, so that records take what it allows on average. Where many threads begin to wait at once, or far more than
- * before, it would be too late: then T is doubled here. A draw never depends on the T that comes of it, so sums stay right on average.
+ * Which waits are recorded: those of T and longer always, and shorter ones with a probability
+ * proportional to their length, so that each stands for T. User space sets T, so that records take
+ * what it allows on average. Where many threads begin to wait at once, or far more than before, it
+ * would be too late: then T is doubled here. A draw never depends on the T that comes of it, so
+ * sums stay right on average.
  */
 #pragma once
 
@@ -11,7 +13,10 @@
 /* T, ns; 0: nothing is recorded. */
 __u64 mean_interval = 0;
 
-/* ns from one record to the next, on average over RECORD_BURST: T is doubled if there are more; 0: it is not. */
+/*
+ * ns from one record to the next, on average over RECORD_BURST: T is doubled if there are more; 0:
+ * it is not.
+ */
 __u64 record_pause = 0;
 
 #define RECORD_BURST 100000000ull /* ns */
@@ -32,8 +37,9 @@ static __always_inline void pay_record(__u64 now)
 	paid = (paid > now ? paid : now) + pause;
 	if (paid > now + RECORD_BURST) {
 		paid = now + RECORD_BURST / 4 * 3; /* if it was not enough, the next time comes soon */
+		/* compared, as user space may have set it meanwhile */
 		if (mean && mean <= MAX_MEAN_INTERVAL / 2)
-			__sync_val_compare_and_swap(&mean_interval, mean, 2 * mean); /* user space may have set it meanwhile */
+			__sync_val_compare_and_swap(&mean_interval, mean, 2 * mean);
 	}
 	paid_until = paid;
 }

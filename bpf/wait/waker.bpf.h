@@ -7,11 +7,13 @@
 #include "wait/taskstorage.bpf.h"
 #include "kernel/registers.bpf.h"
 
-#define MAX_WAKER_FRAMES 64 /* of the kernel: a packet to the same machine has 50, from the sender through to the receiver */
+/* of the kernel: a packet to the same machine has 50, from the sender through to the receiver */
+#define MAX_WAKER_FRAMES 64
 
 /*
- * Draws whether the wait of a thread is recorded that is woken now, and notes that for its return. Its length is drawn once: the same number
- * is compared with the length until now, for the record of the waker, and at the return with that of the whole wait.
+ * Draws whether the wait of a thread is recorded that is woken now, and notes that for its return.
+ * Its length is drawn once: the same number is compared with the length until now, for the record
+ * of the waker, and at the return with that of the whole wait.
  */
 static __always_inline bool draw_waking(struct followed *f, __u64 since, __u64 now, __u64 mean)
 {
@@ -21,7 +23,10 @@ static __always_inline bool draw_waking(struct followed *f, __u64 since, __u64 n
 	return now > since && now - since > least_of(f->draw, mean);
 }
 
-/* A record of a waker that has the kernel's frames alone, as struct sample and struct observation have them. */
+/*
+ * A record of a waker that has the kernel's frames alone, as struct sample and struct observation
+ * have them.
+ */
 struct interrupting_waker {
 	struct event_header header;
 	__u16 user_frames, kernel_frames;
@@ -33,11 +38,12 @@ struct interrupting_waker {
 	struct observation o;
 };
 
-_Static_assert(offsetof(struct interrupting_waker, frames) == offsetof(struct sample, frames), "laid out as struct sample");
+_Static_assert(offsetof(struct interrupting_waker, frames) == offsetof(struct sample, frames),
+	       "laid out as struct sample");
 
 /*
- * A thread is woken while another program of this object runs on this CPU. So it is an interrupt that wakes it, and the current thread has
- * nothing to do with that. The working memory is in use.
+ * A thread is woken while another program of this object runs on this CPU. So it is an interrupt
+ * that wakes it, and the current thread has nothing to do with that. The working memory is in use.
  */
 static __always_inline void write_interrupting(void *ctx, __u32 tid, __u64 since, __u64 now)
 {

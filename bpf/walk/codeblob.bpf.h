@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * What the walker needs to know of the code around a pc, from the CodeBlob's header. It is cached per CPU, first by where a frame
- * stands, then by its pc. A cached answer is good for one code epoch: the unload probes count that up before code memory is given
- * back. Then, and every time where there are no probes, the blob and the compile id that stand there now are compared: ids are never
- * given out twice.
+ * What the walker needs to know of the code around a pc, from the CodeBlob's header. It is cached
+ * per CPU, first by where a frame stands, then by its pc. A cached answer is good for one code
+ * epoch: the unload probes count that up before code memory is given back. Then, and every time
+ * where there are no probes, the blob and the compile id that stand there now are compared: ids are
+ * never given out twice.
  */
 #pragma once
 
@@ -54,7 +55,8 @@ static __always_inline __u32 blob_int(struct scratch *s, __u64 blob, __u32 field
 }
 
 /* Offset of a deopt handler from the code's begin; 0 if there is none. */
-static __always_inline __u32 deopt_offset(const struct hotspot_process *vm, struct scratch *s, __u64 blob, __u64 begin, __u32 field)
+static __always_inline __u32 deopt_offset(const struct hotspot_process *vm, struct scratch *s, __u64 blob, __u64 begin,
+					  __u32 field)
 {
 	__u64 handler;
 
@@ -67,7 +69,10 @@ static __always_inline __u32 deopt_offset(const struct hotspot_process *vm, stru
 	return handler ? handler - begin : 0;
 }
 
-/* Where the frame of a stub for upcalls has its anchor, from the stack pointer; 0 if unknown. A reference has more than 32 bits, a number of bytes has not. */
+/*
+ * Where the frame of a stub for upcalls has its anchor, from the stack pointer; 0 if unknown. A
+ * reference has more than 32 bits, a number of bytes has not.
+ */
 static __always_inline __u32 upcall_anchor(const struct hotspot_process *vm, struct scratch *s, __u64 blob)
 {
 	__u32 at = vm->blob_upcall_data;
@@ -184,7 +189,10 @@ static __always_inline __u32 segment_tag(const struct hotspot_process *vm, __u64
 	return (pc - vm->code_low) >> (vm->segment_shift & 31);
 }
 
-/* The first place of the set that the segment with that tag belongs to. Segments side by side are in sets side by side. */
+/*
+ * The first place of the set that the segment with that tag belongs to. Segments side by side are
+ * in sets side by side.
+ */
 static __always_inline __u32 segment_set(__u32 tag, __u32 serial)
 {
 	return (tag + serial * 977) * WAYS & (SEGMENTS - WAYS);
@@ -198,7 +206,10 @@ static __always_inline bool segment_at(struct scratch *s, __u32 place, __u32 tag
 	return g->tag == tag && g->serial == serial;
 }
 
-/* Where the segment with that tag has its place, if it has one; not a branch: the verifier would follow both. */
+/*
+ * Where the segment with that tag has its place, if it has one; not a branch: the verifier would
+ * follow both.
+ */
 static __always_inline __u32 segment_place(struct scratch *s, __u32 tag, __u32 serial)
 {
 	__u32 set = segment_set(tag, serial);
@@ -207,8 +218,8 @@ static __always_inline __u32 segment_place(struct scratch *s, __u32 tag, __u32 s
 }
 
 /*
- * Whether the blob around pc is still the one at that offset, and has the compile id. The id alone would not show it: a freed block
- * keeps its header while a new one is cut off its end.
+ * Whether the blob around pc is still the one at that offset, and has the compile id. The id alone
+ * would not show it: a freed block keeps its header while a new one is cut off its end.
  */
 __noinline int segment_same(const struct hotspot_process *vm, __u64 pc, __u32 at, __u32 id)
 {
@@ -245,9 +256,10 @@ static __always_inline void segment_keep(struct scratch *s, __u32 tag)
 #define RECHECK 64 /* one frame in so many trusts no cached segment */
 
 /*
- * Whether a cached segment still holds without a look at the code: no code went away since. Now and then it does not anyhow: what was
- * read of memory that was free by then, from an address that a stack had from before, is wrong as soon as other code is put there,
- * and no event announces that. turn is another one for each frame of a walk, so that a deep stack of one segment is not looked
+ * Whether a cached segment still holds without a look at the code: no code went away since. Now and
+ * then it does not anyhow: what was read of memory that was free by then, from an address that a
+ * stack had from before, is wrong as soon as other code is put there, and no event announces that.
+ * turn is another one for each frame of a walk, so that a deep stack of one segment is not looked
  * up at once.
  */
 static __always_inline bool trusted(const struct hotspot_process *vm, const struct segment *g, __u64 owner, __u32 turn)
@@ -256,8 +268,8 @@ static __always_inline bool trusted(const struct hotspot_process *vm, const stru
 }
 
 /*
- * What is known of the code around pc, into scratch.found: by the cache, if that holds. Returns 0 or an enum walk_end. The rest is not
- * read, as it is another cache line; it is at segment_place.
+ * What is known of the code around pc, into scratch.found: by the cache, if that holds. Returns 0
+ * or an enum walk_end. The rest is not read, as it is another cache line; it is at segment_place.
  */
 __noinline int segment_of(const struct hotspot_process *vm, __u64 pc, __u32 turn)
 {
@@ -292,12 +304,13 @@ static __always_inline struct segment *recent_at(struct scratch *s, __u64 sp)
 }
 
 /*
- * The same, of a frame that stands at sp. Most frames of a stack stand where they stood at this CPU's previous sample, so they are
- * looked up by their place first. What one stack needs is then together in few pages, while its segments are spread over the whole
- * cache. Returns 0 if there is none; scratch.found_error says why.
+ * The same, of a frame that stands at sp. Most frames of a stack stand where they stood at this
+ * CPU's previous sample, so they are looked up by their place first. What one stack needs is then
+ * together in few pages, while its segments are spread over the whole cache. Returns 0 if there is
+ * none; scratch.found_error says why.
  */
-static __always_inline struct segment *recent_segment(const struct hotspot_process *vm, struct scratch *s, __u64 pc, __u64 sp,
-						      __u32 turn)
+static __always_inline struct segment *recent_segment(const struct hotspot_process *vm, struct scratch *s, __u64 pc,
+						      __u64 sp, __u32 turn)
 {
 	struct segment *g = recent_at(s, sp);
 	__u32 tag = segment_tag(vm, pc);
@@ -313,8 +326,8 @@ static __always_inline struct segment *recent_segment(const struct hotspot_proce
 }
 
 /*
- * Whether the frame at sp returns to a deopt handler of its code, at pc, and keeps a pc in the code cache, which is then in
- * scratch.caller.pc.
+ * Whether the frame at sp returns to a deopt handler of its code, at pc, and keeps a pc in the code
+ * cache, which is then in scratch.caller.pc.
  */
 __noinline int deoptimised(const struct hotspot_process *vm, __u64 pc, __u64 sp)
 {

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * From a pc in the code cache to the CodeBlob around it, through HotSpot's own segment map: one byte a segment, 0
- * where a block begins, 0xff where nothing is, else how many segments to go back at least (share/memory/heap.cpp).
- * Nothing here keeps state, so programs that can be preempted may use it.
+ * From a pc in the code cache to the CodeBlob around it, through HotSpot's own segment map: one
+ * byte a segment, 0 where a block begins, 0xff where nothing is, else how many segments to go back
+ * at least (share/memory/heap.cpp). Nothing here keeps state, so programs that can be preempted may
+ * use it.
  */
 #pragma once
 

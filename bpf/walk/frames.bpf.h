@@ -13,8 +13,9 @@ enum walk_phase {
 };
 
 /*
- * Flags are words of their own: of those, the verifier keeps track. With bytes it takes ten times as long. frames is the upper half of a
- * word: of that it keeps no track. Otherwise it follows the walk for every number of frames, and Linux 6.12 does not come to an end.
+ * Flags are words of their own: of those, the verifier keeps track. With bytes it takes ten times
+ * as long. frames is the upper half of a word: of that it keeps no track. Otherwise it follows the
+ * walk for every number of frames, and Linux 6.12 does not come to an end.
  */
 struct walk {
 	const struct hotspot_process *vm;
@@ -33,8 +34,8 @@ struct walk {
 #define LEAF_FRAMES (MAX_USER_FRAMES - ROOT_FRAMES)
 
 /*
- * Of a whole walk that goes deeper than there is room, the innermost frames stay, and those behind them go round in the rest of the
- * room: at the end it has the outermost ones.
+ * Of a whole walk that goes deeper than there is room, the innermost frames stay, and those behind
+ * them go round in the rest of the room: at the end it has the outermost ones.
  */
 static __always_inline void push_frame(struct walk *w, __u64 frame)
 {

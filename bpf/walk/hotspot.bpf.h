@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * One HotSpot frame at a time, on x86-64, without frame pointers. The rules were taken from HotSpot's own stack
- * walker (src/hotspot/cpu/x86/frame_x86.cpp) and checked against -XX:+PreserveFramePointer.
+ * One HotSpot frame at a time, on x86-64, without frame pointers. The rules were taken from
+ * HotSpot's own stack walker (src/hotspot/cpu/x86/frame_x86.cpp) and checked against
+ * -XX:+PreserveFramePointer.
  *
- *   compiled     the caller's sp is sp + frame size; return address and saved rbp are the two words below it
+ *   compiled     the caller's sp is sp + frame size; return address and saved rbp are the two words
+ *                below it
  *   interpreted  based on rbp: return address, saved rbp, sender's sp, Method*, bytecode pointer
  *   stub         the first word up the stack that is a return address into the code cache
- *   entry        where native code called Java: the JavaCallWrapper holds the anchor of the Java frames before
+ *   entry        where native code called Java: the JavaCallWrapper holds the anchor of the Java
+ *                frames before
  *   upcall       the same through java.lang.foreign: the stub's frame holds that anchor
  *   barrier      the callers are on the heap (stackchunk.bpf.h)
  */
@@ -49,7 +52,9 @@ static __always_inline int go_to_found(struct walk *w, __u64 near)
 #define SPILL_REACH 512	 /* bytes: what loads 9 general registers and 32 others from the stack */
 #define MAX_SPILL 4096	 /* bytes: 32 registers of 64, 16 of 8 and 8 masks are 2.3 KB */
 
-/* What 8 bytes of code take off the stack that are add rsp, N and the begin of a jmp; otherwise 0. */
+/*
+ * What 8 bytes of code take off the stack that are add rsp, N and the begin of a jmp; otherwise 0.
+ */
 __noinline int spilled_by(__u64 code)
 {
 	__u32 n = code >> 24;
@@ -64,7 +69,10 @@ __noinline int spilled_by(__u64 code)
 	return (jump == 0xe9 || jump == 0xeb) && n <= MAX_SPILL && !(n & 7) ? n : 0;
 }
 
-/* What spilled_bytes looks for, in one piece of code. -1 if that cannot be read. The verifier follows each round of a loop: so they are short. */
+/*
+ * What spilled_bytes looks for, in one piece of code. -1 if that cannot be read. The verifier
+ * follows each round of a loop: so they are short.
+ */
 __noinline int spilled_here(__u64 at)
 {
 	struct scratch *s = this_scratch();
@@ -85,10 +93,11 @@ __noinline int spilled_here(__u64 at)
 }
 
 /*
- * Bytes that compiled code has put below its frame for the call before pc: C2's slow paths of barriers (ZGC's from JDK 14
- * on, G1's from 24 on) save the registers that are live, call the collector, load them, and jump back. So add rsp, N comes
- * behind pc, and right behind that a jmp; an epilogue has a pop there. 0 if there is no such thing. Whoever asks must see
- * whether that fits, as this may be the code of the next slow path.
+ * Bytes that compiled code has put below its frame for the call before pc: C2's slow paths of
+ * barriers (ZGC's from JDK 14 on, G1's from 24 on) save the registers that are live, call the
+ * collector, load them, and jump back. So add rsp, N comes behind pc, and right behind that a jmp;
+ * an epilogue has a pop there. 0 if there is no such thing. Whoever asks must see whether that
+ * fits, as this may be the code of the next slow path.
  */
 static __always_inline int spilled_bytes(__u64 pc)
 {
@@ -105,7 +114,10 @@ static __always_inline bool leads_to_code(const struct hotspot_process *vm, __u6
 	return in_code_cache(vm, read_word(addr));
 }
 
-/* Whether by the size of a frame its caller is in the code cache. That one of the words, which are at sp, returns into the frame's code. */
+/*
+ * Whether by the size of a frame its caller is in the code cache. That one of the words, which are
+ * at sp, returns into the frame's code.
+ */
 __noinline int return_fits(const struct hotspot_process *vm, __u32 word, __u64 sp)
 {
 	struct scratch *s = this_scratch();
@@ -128,8 +140,9 @@ __noinline int return_fits(const struct hotspot_process *vm, __u32 word, __u64 s
 }
 
 /*
- * How many words from at the first return address is whose own caller's, by the size of its frame, is in the code cache
- * as well: words that were left on the stack by calls of the past are not. -1 if none is, or the budget ended.
+ * How many words from at the first return address is whose own caller's, by the size of its frame,
+ * is in the code cache as well: words that were left on the stack by calls of the past are not. -1
+ * if none is, or the budget ended.
  */
 __noinline int find_fitting_return(const struct hotspot_process *vm, __u64 at, __u32 words)
 {
@@ -156,7 +169,10 @@ __noinline int find_fitting_return(const struct hotspot_process *vm, __u64 at, _
 	return -1;
 }
 
-/* Whether the return address at ra_at and its caller's are both in the code cache, as far as cached segments show. */
+/*
+ * Whether the return address at ra_at and its caller's are both in the code cache, as far as cached
+ * segments show.
+ */
 static __always_inline bool frame_fits(struct walk *w, __u64 ra_at)
 {
 	__u64 ra = stackcopy_word(w->s, ra_at), owner = w->s->start.owner, next;
@@ -191,9 +207,10 @@ __noinline int pushed_arguments(__u64 pc)
 }
 
 /*
- * How many words are below a frame that stands, whose return address would be at ra_at without them; 0 or less if none, or
- * that is not known. Slow paths of barriers save registers there. C2's string intrinsics push a few words and go on in
- * compiled code: there is nothing to read that from.
+ * How many words are below a frame that stands, whose return address would be at ra_at without
+ * them; 0 or less if none, or that is not known. Slow paths of barriers save registers there. C2's
+ * string intrinsics push a few words and go on in compiled code: there is nothing to read that
+ * from.
  */
 __noinline int shifted_words(const struct hotspot_process *vm, __u64 ra_at, __u64 pc, int leaf)
 {
@@ -238,8 +255,8 @@ static __always_inline int step_compiled(struct walk *w, const struct segment *g
 }
 
 /*
- * Native code called Java here, and the anchor of the Java frames before it is kept on its stack. Only an anchor that could be read and
- * is empty makes this the first frame.
+ * Native code called Java here, and the anchor of the Java frames before it is kept on its stack.
+ * Only an anchor that could be read and is empty makes this the first frame.
  */
 static __always_inline int go_to_kept_anchor(struct walk *w, __u64 anchor)
 {
@@ -270,14 +287,17 @@ static __always_inline int step_interpreter(struct walk *w)
 	int why = interpreter_frame(w->vm, w->sp, w->bp, w->leaf), edge = why > END_COUNT;
 
 	if (edge)
-		why = stub_caller(w->vm, w->sp, w->bp, 0) ? END_INTERPRETER : interpreter_edge(w->vm, w->pc, w->sp, why);
+		why = stub_caller(w->vm, w->sp, w->bp, 0) ? END_INTERPRETER :
+			interpreter_edge(w->vm, w->pc, w->sp, why);
 	if (why)
 		return end_walk(w, why);
 	push_frame(w, w->s->frame);
 	return go_to_found(w, edge);
 }
 
-/* To the frames that a virtual thread has on the heap, or behind those of a chunk to the next ones. */
+/*
+ * To the frames that a virtual thread has on the heap, or behind those of a chunk to the next ones.
+ */
 static __always_inline int go_to_heap(struct walk *w)
 {
 	int why = heap_caller(w->vm, w->sp, w->frames);
@@ -290,13 +310,19 @@ static __always_inline int go_to_heap(struct walk *w)
 	return 0;
 }
 
-/* Whether the callers of the last frame are on the heap: it returns to the barrier, or it is a chunk's outermost one. */
+/*
+ * Whether the callers of the last frame are on the heap: it returns to the barrier, or it is a
+ * chunk's outermost one.
+ */
 static __always_inline bool at_heap(const struct walk *w)
 {
 	return (w->pc == w->vm->return_barrier) | (w->sp > w->s->start.heap_from);
 }
 
-/* One frame of Java code. Returns 1 where its callers end: at the root, for a reason, or in native code. */
+/*
+ * One frame of Java code. Returns 1 where its callers end: at the root, for a reason, or in native
+ * code.
+ */
 static __always_inline int java_step(struct walk *w)
 {
 	const struct hotspot_process *vm = w->vm;
@@ -337,13 +363,18 @@ static __always_inline int java_step(struct walk *w)
 		}
 		if (w->leaf)
 			push_code(w, FRAME_STUB, 0, w->pc);
-		return end_walk(w, w->leaf || vm->return_barrier ? END_THAW : END_HEAP); /* this may be the barrier, if that is unknown */
+		/* this may be the barrier, if that is unknown */
+		return end_walk(w, w->leaf || vm->return_barrier ? END_THAW : END_HEAP);
 	}
 	if (w->leaf && w->s->start.thread) {
 		__u64 anchor = w->s->start.thread + vm->thread_anchor;
 		__u64 sp = read_word(anchor + vm->anchor_sp), pc;
 
-		if (sp > w->sp) { /* libjvm called the stub, or it is about to call libjvm: then it is at the anchor, too */
+		/*
+		 * libjvm called the stub, or it is about to call libjvm: then it is at the anchor,
+		 * too
+		 */
+		if (sp > w->sp) {
 			pc = read_word(anchor + vm->anchor_pc);
 			pc = pc ? pc : read_word(sp - 8);
 			if (!same_blob(w->vm, pc, w->pc))

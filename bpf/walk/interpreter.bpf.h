@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * Frames of HotSpot's interpreter, on x86-64. A frame is based on rbp: return address, saved rbp, sender's sp, Method*,
- * bytecode pointer. What is here is verified once, apart from the loop over frames, and leaves its answers in scratch.
+ * Frames of HotSpot's interpreter, on x86-64. A frame is based on rbp: return address, saved rbp,
+ * sender's sp, Method*, bytecode pointer. What is here is verified once, apart from the loop over
+ * frames, and leaves its answers in scratch.
  */
 #pragma once
 
@@ -33,11 +34,12 @@ static __always_inline __u32 seen_method_slot(__u32 serial, __u64 method)
 }
 
 /*
- * Compares a method with what it was when any CPU met it last; what it is now is in scratch.start, not in arguments: Linux 6.1
- * counts the stacks of all functions from the tick down to here, in steps of 32 bytes, and there are 512. If it is another one, a new class epoch begins, unless
- * that is over in which it was met: frames with this Method* are not those of before. Leaves in the sample the epoch in
- * which the method is what it is now. A Java thread that is walked on its CPU is not at a safepoint, and methods change
- * nowhere else.
+ * Compares a method with what it was when any CPU met it last; what it is now is in scratch.start,
+ * not in arguments: Linux 6.1 counts the stacks of all functions from the tick down to here, in
+ * steps of 32 bytes, and there are 512. If it is another one, a new class epoch begins, unless that
+ * is over in which it was met: frames with this Method* are not those of before. Leaves in the
+ * sample the epoch in which the method is what it is now. A Java thread that is walked on its CPU
+ * is not at a safepoint, and methods change nowhere else.
  */
 __noinline int see_method(__u32 slot, __u64 method)
 {
@@ -60,7 +62,8 @@ __noinline int see_method(__u32 slot, __u64 method)
 			if (m->const_method != s->start.method_const || m->shape != s->start.method_shape ||
 			    (m->name != s->start.method_name && m->name && s->start.method_name)) {
 				if (m->met == now)
-					now = __sync_fetch_and_add(&e->classes, CLASS_EPOCH_CHANGE) + CLASS_EPOCH_CHANGE;
+					now = __sync_fetch_and_add(&e->classes, CLASS_EPOCH_CHANGE) +
+						CLASS_EPOCH_CHANGE;
 				m->since = now;
 				m->const_method = s->start.method_const;
 				m->shape = s->start.method_shape;
@@ -70,7 +73,10 @@ __noinline int see_method(__u32 slot, __u64 method)
 			m->met = now;
 			goto seen;
 		}
-		/* A method that is in none of its slots takes an empty one, or else one that the hash draws. */
+		/*
+		 * A method that is in none of its slots takes an empty one, or else one that the
+		 * hash draws.
+		 */
 		if (!m->serial || (!unused && i == (first >> 20) % SEEN_METHODS_PROBED))
 			unused = !unused || unused->serial ? m : unused;
 	}
@@ -89,8 +95,9 @@ seen:
 }
 
 /*
- * Whether methods may be redefined, by the VM's own account: an agent in it has asked for that, or a debugger. Then
- * Method structures become those of other methods without a word, otherwise only after classes are unloaded.
+ * Whether methods may be redefined, by the VM's own account: an agent in it has asked for that, or
+ * a debugger. Then Method structures become those of other methods without a word, otherwise only
+ * after classes are unloaded.
  */
 static __always_inline bool may_redefine(const struct hotspot_process *vm, struct scratch *s)
 {
@@ -105,9 +112,10 @@ static __always_inline bool may_redefine(const struct hotspot_process *vm, struc
 }
 
 /*
- * A class that replaces another one may have methods of the same shape at the same addresses: they differ in their names. Leaves
- * what distinguishes the names in scratch.start.method_name: one word, 0 if it cannot be read, as the page is not in memory. What it
- * reads goes to scratch, as there is no room on the stack.
+ * A class that replaces another one may have methods of the same shape at the same addresses: they
+ * differ in their names. Leaves what distinguishes the names in scratch.start.method_name: one
+ * word, 0 if it cannot be read, as the page is not in memory. What it reads goes to scratch, as
+ * there is no room on the stack.
  */
 static __noinline void read_method_name(const struct hotspot_process *vm, struct scratch *s)
 {
@@ -116,8 +124,10 @@ static __noinline void read_method_name(const struct hotspot_process *vm, struct
 
 	*name = 0;
 	if (!vm->method_name_shift ||
-	    bpf_probe_read_user(pool, sizeof(*pool), (void *)(s->start.method_const + vm->const_method_constants)) || !*pool ||
-	    bpf_probe_read_user(name, sizeof(*name), (void *)(*pool + vm->const_pool_size + 8 * (__u64)index)) || !*name)
+	    bpf_probe_read_user(pool, sizeof(*pool), (void *)(s->start.method_const + vm->const_method_constants)) ||
+	    !*pool ||
+	    bpf_probe_read_user(name, sizeof(*name), (void *)(*pool + vm->const_pool_size + 8 * (__u64)index)) ||
+	    !*name)
 		return;
 	*name = (*pool + (*name & ~1ull)) * SEEN_METHODS_HASH; /* the lowest bit is a mark that changes */
 }
@@ -134,7 +144,8 @@ static __always_inline __u32 method_slot(__u64 method)
 }
 
 /* What is known of a method that the interpreter runs, cached. 0 if it makes no sense. */
-static __always_inline struct interpreted_method *method_at(const struct hotspot_process *vm, struct scratch *s, __u64 method)
+static __always_inline struct interpreted_method *method_at(const struct hotspot_process *vm, struct scratch *s,
+							    __u64 method)
 {
 	struct interpreted_method *m = &s->methods[method_slot(method)];
 	__u32 serial = s->start.owner >> 32;
@@ -145,7 +156,8 @@ static __always_inline struct interpreted_method *method_at(const struct hotspot
 		return m;
 	cm = read_word(method + vm->method_const);
 	s->start.method_const = cm;
-	if (!cm || bpf_probe_read_user(&s->start.method_shape, sizeof(s->start.method_shape), (void *)(cm + vm->const_method_code_size)))
+	if (!cm || bpf_probe_read_user(&s->start.method_shape, sizeof(s->start.method_shape),
+				       (void *)(cm + vm->const_method_code_size)))
 		return 0;
 	read_method_name(vm, s);
 	if (!known || m->id != method_id(s) || m->begin != cm + vm->const_method_size)
@@ -165,7 +177,10 @@ static __always_inline __u64 interpreted_frame(__u64 method, __u64 bci)
 	return (__u64)FRAME_INTERP << FRAME_KIND_SHIFT | (method >> 3 & 0xfffffffffffull) << 16 | (bci & 0xffff);
 }
 
-/* Whether a method is being entered from the interpreted frame at bp: its return address is right below r13. */
+/*
+ * Whether a method is being entered from the interpreted frame at bp: its return address is right
+ * below r13.
+ */
 static __always_inline bool at_method_entry(const struct hotspot_process *vm, struct scratch *s, __u64 sp, __u64 bp,
 					    __u64 caller)
 {
@@ -181,9 +196,10 @@ static __always_inline bool at_method_entry(const struct hotspot_process *vm, st
 }
 
 /*
- * A frame of the interpreter, at bp. Where it was sampled, r13 is the bytecode pointer, except in code that uses r13 for
- * itself, where the frame holds the last one, and in the code around frames. Returns 0, with the frame and its caller in
- * scratch; INTERPRETER_ENTRY or INTERPRETER_EDGE where there is none yet, or not any more; or an enum walk_end.
+ * A frame of the interpreter, at bp. Where it was sampled, r13 is the bytecode pointer, except in
+ * code that uses r13 for itself, where the frame holds the last one, and in the code around frames.
+ * Returns 0, with the frame and its caller in scratch; INTERPRETER_ENTRY or INTERPRETER_EDGE where
+ * there is none yet, or not any more; or an enum walk_end.
  */
 __noinline int interpreter_frame(const struct hotspot_process *vm, __u64 sp, __u64 bp, __u32 leaf)
 {
@@ -195,8 +211,10 @@ __noinline int interpreter_frame(const struct hotspot_process *vm, __u64 sp, __u
 		return END_READ;
 	if (bp >= sp && bp - sp < INTERPRETER_REACH && !(bp & 7) &&
 	    !stackcopy_cover(s, s->start.stack_to, bp + vm->interp_bcp, 80)) {
-		s->frame = stackcopy_word(s, bp + vm->interp_method); /* the Method*, as there is little room on the stack */
-		if (s->start.chunk_to || in_code_cache(vm, stackcopy_word(s, bp + 8))) /* a chunk's outermost one may return to 0 */
+		/* the Method*, as there is little room on the stack */
+		s->frame = stackcopy_word(s, bp + vm->interp_method);
+		/* a chunk's outermost one may return to 0 */
+		if (s->start.chunk_to || in_code_cache(vm, stackcopy_word(s, bp + 8)))
 			m = method_at(vm, s, s->frame);
 	}
 	if (!m)
@@ -220,9 +238,10 @@ __noinline int interpreter_frame(const struct hotspot_process *vm, __u64 sp, __u
 }
 
 /*
- * The interpreter's own code where no frame stands, behind stub_caller. Before it does, rbx is the Method*, r13 the
- * caller's sp, which an adapter may have left above the return address, and rbp the caller's. After it is gone, rbx is
- * the caller's sp. Returns 0, with the frame and its caller in scratch.
+ * The interpreter's own code where no frame stands, behind stub_caller. Before it does, rbx is the
+ * Method*, r13 the caller's sp, which an adapter may have left above the return address, and rbp
+ * the caller's. After it is gone, rbx is the caller's sp. Returns 0, with the frame and its caller
+ * in scratch.
  */
 __noinline int interpreter_edge(const struct hotspot_process *vm, __u64 pc, __u64 sp, __u32 why)
 {

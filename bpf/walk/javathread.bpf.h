@@ -1,19 +1,25 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * From a task to its JavaThread. Only a JavaThread proper counts, identified by its vtable: compiler and collector threads have
- * no Java frames, and no anchor at that offset. There are two ways:
+ * From a task to its JavaThread. Only a JavaThread proper counts, identified by its vtable:
+ * compiler and collector threads have no Java frames, and no anchor at that offset. There are two
+ * ways:
  *
- *   HOTSPOT_TLS      thread pointer -> dynamic thread vector -> libjvm's block -> Thread::_thr_current (the layout of glibc's
- *                    tcbhead_t and dtv_t, sysdeps/x86_64/nptl/tls.h)
- *   HOTSPOT_THREADS  by the thread's id, in a table: where libjvm is stripped, older than JDK 9, or of musl. The table has what
- *                    Java code kept in a register when it was sampled, and what user space read in the VM's list of threads.
+ *   HOTSPOT_TLS      thread pointer -> dynamic thread vector -> libjvm's block ->
+ *                    Thread::_thr_current (the layout of glibc's tcbhead_t and dtv_t,
+ *                    sysdeps/x86_64/nptl/tls.h)
+ *   HOTSPOT_THREADS  by the thread's id, in a table: where libjvm is stripped, older than JDK 9, or
+ *                    of musl. The table has what Java code kept in a register when it was sampled,
+ *                    and what user space read in the VM's list of threads.
  */
 #pragma once
 
 #include "walk/codecache.bpf.h"
 #include "kernel/scratch.bpf.h"
 
-/* Nobody whose VM needs none has entries, so room is made for each when it comes. Those of threads that end are deleted. */
+/*
+ * Nobody whose VM needs none has entries, so room is made for each when it comes. Those of threads
+ * that end are deleted.
+ */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
@@ -39,7 +45,11 @@ static __always_inline __u64 tls_slot(const struct hotspot_process *vm, struct t
 /* The thread's id as it sees it itself. */
 static __always_inline __u32 own_tid(struct task_struct *task)
 {
-	__u64 pid = 0, at; /* a number: before 6.6 no address is computed from a pointer of the kernel's and what is only known there */
+	/*
+	 * a number: before 6.6 no address is computed from a pointer of the kernel's and what is
+	 * only known there
+	 */
+	__u64 pid = 0, at;
 	__u32 level = 0, tid = 0;
 
 	bpf_probe_read_kernel(&pid, sizeof(pid), &task->thread_pid);
@@ -58,8 +68,9 @@ static __always_inline bool is_java_thread_of(const struct hotspot_process *vm, 
 }
 
 /*
- * The JavaThread of a thread, by its id, into scratch. born is when it began. candidate is what Java code has in its register for
- * it, 0 if the thread is elsewhere: stubs may have put that register to another use. Returns 0 if it was found.
+ * The JavaThread of a thread, by its id, into scratch. born is when it began. candidate is what
+ * Java code has in its register for it, 0 if the thread is elsewhere: stubs may have put that
+ * register to another use. Returns 0 if it was found.
  */
 __noinline int find_known_thread(__u32 pid, __u32 own, __u64 born, __u64 candidate)
 {
@@ -74,10 +85,12 @@ __noinline int find_known_thread(__u32 pid, __u32 own, __u64 born, __u64 candida
 	known = bpf_map_lookup_elem(&known_threads, &key);
 	valid = known && known->serial == vm->serial && known->as_of >= born;
 	if (candidate && is_java_thread_of(vm, candidate, own)) {
-		struct known_thread learned = {.thread = candidate, .as_of = bpf_ktime_get_boot_ns(), .serial = vm->serial};
+		struct known_thread learned = {.thread = candidate, .as_of = bpf_ktime_get_boot_ns(),
+					       .serial = vm->serial};
 
 		s->start.found_thread = candidate;
-		if ((!valid || known->thread != candidate) && bpf_map_update_elem(&known_threads, &key, &learned, BPF_ANY))
+		if ((!valid || known->thread != candidate) &&
+		    bpf_map_update_elem(&known_threads, &key, &learned, BPF_ANY))
 			count(THREADS_REFUSED, 1);
 		return 0;
 	}
@@ -96,8 +109,8 @@ static __always_inline void forget_java_thread(__u32 pid, struct task_struct *ta
 }
 
 /*
- * The current thread as a JavaThread, by its id, or 0. Costs three reads of the guest where it is known already. Not inlined: the
- * programs that walk have no stack left.
+ * The current thread as a JavaThread, by its id, or 0. Costs three reads of the guest where it is
+ * known already. Not inlined: the programs that walk have no stack left.
  */
 static __noinline struct java_thread *known_java_thread(const struct hotspot_process *vm, struct scratch *s,
 							struct task_struct *task, __u32 tid, __u64 candidate)
@@ -122,8 +135,8 @@ static __noinline struct java_thread *known_java_thread(const struct hotspot_pro
 }
 
 /*
- * The current thread as a JavaThread, or 0. Costs one read of the guest where it is known already, with HOTSPOT_TLS. candidate is
- * as in find_known_thread.
+ * The current thread as a JavaThread, or 0. Costs one read of the guest where it is known already,
+ * with HOTSPOT_TLS. candidate is as in find_known_thread.
  */
 static __always_inline struct java_thread *current_java_thread(const struct hotspot_process *vm, struct scratch *s,
 							       struct task_struct *task, __u32 tid, __u64 candidate)

@@ -12,10 +12,12 @@ static __always_inline void push_native(struct walk *w, __u64 pc)
 }
 
 /*
- * A function of Go that calls nothing may have no frame. Then rbp is that of its caller, which the chain of frame pointers leaves out:
- * the return address is on top of the stack. So it is where a frame is not built yet. Whether there is a frame is in tables of the program
- * that are too large for here: so user space decides (FRAME_MAYBE_SHIFT). Code of Go keeps the address of its goroutine in r14, and the
- * goroutine begins with the bounds of its stack: other code gives no such frames. Returns whether there is one, in scratch.
+ * A function of Go that calls nothing may have no frame. Then rbp is that of its caller, which the
+ * chain of frame pointers leaves out: the return address is on top of the stack. So it is where a
+ * frame is not built yet. Whether there is a frame is in tables of the program that are too large
+ * for here: so user space decides (FRAME_MAYBE_SHIFT). Code of Go keeps the address of its
+ * goroutine in r14, and the goroutine begins with the bounds of its stack: other code gives no such
+ * frames. Returns whether there is one, in scratch.
  */
 __noinline int find_maybe_caller(void)
 {
@@ -45,8 +47,8 @@ __noinline int find_maybe_caller(void)
 }
 
 /*
- * The caller of one native frame. Returns 1 where the chain ends, at the last Java frame's sp, or when the chain reaches
- * the code cache of an attached VM, from where java_step goes on.
+ * The caller of one native frame. Returns 1 where the chain ends, at the last Java frame's sp, or
+ * when the chain reaches the code cache of an attached VM, from where java_step goes on.
  */
 static __always_inline int native_step(struct walk *w)
 {
@@ -54,7 +56,11 @@ static __always_inline int native_step(struct walk *w)
 		__u64 bp, ra;
 	} saved;
 
-	if (!w->bp) /* code without frame pointers uses rbp for anything: only behind other frames does 0 mean the root */
+	/*
+	 * code without frame pointers uses rbp for anything: only behind other frames does 0 mean
+	 * the root
+	 */
+	if (!w->bp)
 		return end_walk(w, w->leaf ? END_POINTER : END_ROOT);
 	if (w->bp < w->sp || (w->bp & 7))
 		return end_walk(w, END_POINTER);

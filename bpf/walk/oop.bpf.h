@@ -5,8 +5,8 @@
 #include "record/hotspot.h"
 
 /*
- * The address in a reference of generational ZGC, which is shifted left by shift. Where shift is 0 it is 1 + the lowest bit that is set
- * from bit 12 to 15.
+ * The address in a reference of generational ZGC, which is shifted left by shift. Where shift is 0
+ * it is 1 + the lowest bit that is set from bit 12 to 15.
  */
 static __always_inline __u64 uncoloured_by(__u32 shift, __u64 reference)
 {

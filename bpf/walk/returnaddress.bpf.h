@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
-/* Return addresses on the stack, and by them the callers of code that has no frame of a known size, on x86-64. */
+/*
+ * Return addresses on the stack, and by them the callers of code that has no frame of a known size,
+ * on x86-64.
+ */
 #pragma once
 
 #include "walk/codeblob.bpf.h"
@@ -13,7 +16,10 @@ static __always_inline bool is_call(const __u8 *b)
 	       (b[4] == 0xff && (b[5] & 0x38) == 0x10); /* call [r + d32], [r + d8], r */
 }
 
-/* Whether v, which is in the code cache, follows a call, or points into the interpreter, which pushes its own addresses. */
+/*
+ * Whether v, which is in the code cache, follows a call, or points into the interpreter, which
+ * pushes its own addresses.
+ */
 __noinline int follows_call(const struct hotspot_process *vm, __u64 v)
 {
 	__u8 b[8] = {};
@@ -27,7 +33,10 @@ __noinline int follows_call(const struct hotspot_process *vm, __u64 v)
 	return is_call(b);
 }
 
-/* Whether v is a return address into the code cache. Searches ask in loops, of which the verifier follows each round: so they are short. */
+/*
+ * Whether v is a return address into the code cache. Searches ask in loops, of which the verifier
+ * follows each round: so they are short.
+ */
 static __always_inline bool is_return(const struct hotspot_process *vm, __u64 v)
 {
 	return in_code_cache(vm, v) && follows_call(vm, v);
@@ -43,8 +52,9 @@ static __always_inline __u64 scannable(__u32 words)
 }
 
 /*
- * Takes words from what may still be searched for this sample. Whoever writes a stack decides how much there is to search
- * in it, and a tick does it with interrupts off: so there is one budget for all searches of a sample.
+ * Takes words from what may still be searched for this sample. Whoever writes a stack decides how
+ * much there is to search in it, and a tick does it with interrupts off: so there is one budget for
+ * all searches of a sample.
  */
 static __always_inline void spend_scan(struct scratch *s, __u32 words)
 {
@@ -61,20 +71,26 @@ __noinline int count_scanned(__u32 words)
 	return 0;
 }
 
-/* The same for a search of up to so many words; returns how many it may take. It gives back what it does not need. */
+/*
+ * The same for a search of up to so many words; returns how many it may take. It gives back what it
+ * does not need.
+ */
 static __always_inline __u64 take_scan(struct scratch *s, __u64 words)
 {
 	__u32 left = s->start.scan_left;
 
-	words = any(s, words < left ? words : left); /* or the verifier follows the search for each bound that it may have */
+	/* or the verifier follows the search for each bound that it may have */
+	words = any(s, words < left ? words : left);
 	s->start.scan_left = left - words;
 	s->start.unclocked += words;
 	return words;
 }
 
 /*
- * Index of the first return address from scratch.words[from] on, before words[to], in as many words as are looked at together. If there
- * is none, the complement of where to go on, which is behind all words once the time has passed. Not inlined: the verifier follows each round of a loop, and so there are fewer of them.
+ * Index of the first return address from scratch.words[from] on, before words[to], in as many words
+ * as are looked at together. If there is none, the complement of where to go on, which is behind
+ * all words once the time has passed. Not inlined: the verifier follows each round of a loop, and
+ * so there are fewer of them.
  */
 __noinline int return_among(const struct hotspot_process *vm, __u32 from, __u32 to)
 {
@@ -93,7 +109,10 @@ __noinline int return_among(const struct hotspot_process *vm, __u32 from, __u32 
 	return ~(int)at;
 }
 
-/* Index of the first word from sp that is a return address into the code cache; -1 if there is none, or the budget ended. */
+/*
+ * Index of the first word from sp that is a return address into the code cache; -1 if there is
+ * none, or the budget ended.
+ */
 __noinline int find_return(const struct hotspot_process *vm, __u64 sp, __u32 words)
 {
 	struct scratch *s = this_scratch();
@@ -118,7 +137,10 @@ __noinline int find_return(const struct hotspot_process *vm, __u64 sp, __u32 wor
 	return -1;
 }
 
-/* Whether the frame at bp is one of the interpreter: it holds a method, and a pointer into that method's bytecode. */
+/*
+ * Whether the frame at bp is one of the interpreter: it holds a method, and a pointer into that
+ * method's bytecode.
+ */
 static __always_inline bool interpreted_at(const struct hotspot_process *vm, __u64 bp)
 {
 	__u64 cm = read_word(read_word(bp + vm->interp_method) + vm->method_const);
@@ -131,10 +153,11 @@ static __always_inline bool interpreted_at(const struct hotspot_process *vm, __u
 #define STUB_REACH 4096 /* bytes; the vectorised checksums keep 1 KB on the stack */
 
 /*
- * The caller of a stub. A stub with a frame of known size is taken by that, unless it was sampled before the frame
- * stood. Most others begin with push rbp; mov rbp, rsp. What is left pushes little that is no code address, so the first
- * return address up the stack is its own; rbp is still the caller's then, and was saved right below if it points there.
- * Returns 0 or an enum walk_end; the caller is in scratch.
+ * The caller of a stub. A stub with a frame of known size is taken by that, unless it was sampled
+ * before the frame stood. Most others begin with push rbp; mov rbp, rsp. What is left pushes little
+ * that is no code address, so the first return address up the stack is its own; rbp is still the
+ * caller's then, and was saved right below if it points there. Returns 0 or an enum walk_end; the
+ * caller is in scratch.
  */
 __noinline int stub_caller(const struct hotspot_process *vm, __u64 sp, __u64 bp, __u32 frame)
 {

@@ -1,18 +1,22 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * The frames of a mounted virtual thread that are not on its carrier's stack. A virtual thread that yields leaves its
- * frames in objects of the heap, the StackChunks of its Continuation. When it goes on, HotSpot copies one or two frames
- * back; the outermost of them returns to the return barrier, which copies the next one. So the walk goes on in the newest
- * chunk, then in its parents, and then at the ContinuationEntry: the frame of enterSpecial, where the virtual thread's
- * frames begin on the carrier's stack.
+ * The frames of a mounted virtual thread that are not on its carrier's stack. A virtual thread that
+ * yields leaves its frames in objects of the heap, the StackChunks of its Continuation. When it
+ * goes on, HotSpot copies one or two frames back; the outermost of them returns to the return
+ * barrier, which copies the next one. So the walk goes on in the newest chunk, then in its parents,
+ * and then at the ContinuationEntry: the frame of enterSpecial, where the virtual thread's frames
+ * begin on the carrier's stack.
  *
- *   carrier's stack        outer frames, ContinuationEntry, (arguments), return barrier, frames that were copied back
+ *   carrier's stack        outer frames, ContinuationEntry, (arguments), return barrier, frames
+ *                          that were copied back
  *   StackChunk             header and fields, free words up to sp, frames up to bottom, (arguments)
  *
- * In a chunk a compiled frame is what it is on the stack. In an interpreted frame the sender's sp, and below a frame whose
- * caller is interpreted the saved rbp, are words from where they stand or from the frame's rbp, so that chunks can be moved.
+ * In a chunk a compiled frame is what it is on the stack. In an interpreted frame the sender's sp,
+ * and below a frame whose caller is interpreted the saved rbp, are words from where they stand or
+ * from the frame's rbp, so that chunks can be moved.
  *
- * A collector may move chunks. What is taken for a chunk has the class, and belongs to the Continuation that the entry names.
+ * A collector may move chunks. What is taken for a chunk has the class, and belongs to the
+ * Continuation that the entry names.
  */
 #pragma once
 
@@ -21,12 +25,17 @@
 #include "walk/frames.bpf.h"
 #include "walk/returnaddress.bpf.h"
 
-#define ENTRY_WORDS 64	/* how far above the return barrier the entry is searched: the arguments of one call are between */
+/* how far above the return barrier the entry is searched: the arguments of one call are between */
+#define ENTRY_WORDS 64
 #define EMPTY_CHUNKS 4	/* chunks in a row without frames: HotSpot leaves one at most */
 #define NO_CHUNK (END_COUNT + 1)
 #define CHUNK_WORDS (1 << 24) /* more than a stack has */
 #define THAW_MEMBERS 8	/* words of libjvm's ThawBase up to _top_unextended_sp_before_thaw: they are 6 */
-#define CHUNK_READS 16	/* what LOOKUP_BUDGET is charged for a chunk, so that chunks that are each other's parents end soon */
+/*
+ * what LOOKUP_BUDGET is charged for a chunk, so that chunks that are each other's parents end
+ * soon
+ */
+#define CHUNK_READS 16
 
 static __always_inline bool in_heap(const struct hotspot_process *vm, __u64 v)
 {
@@ -46,11 +55,12 @@ static __always_inline __u64 object_of(const struct hotspot_process *vm, __u64 r
 }
 
 /*
- * Where scratch.start.next_chunk, of the Continuation there or of a younger chunk of it, leads: returns 0 and leaves a chunk of that
- * Continuation in scratch, or NO_CHUNK for null, or an enum walk_end. A chunk that has moved may have left its place to another
- * thread's. Then what is there does not refer to the Continuation, or does so where that was before. ZGC leaves references as
- * they are for long: there the one to the chunk suffices if it was written since. One that was not leads to where the chunk was, and
- * that chunk's to where the Continuation was.
+ * Where scratch.start.next_chunk, of the Continuation there or of a younger chunk of it, leads:
+ * returns 0 and leaves a chunk of that Continuation in scratch, or NO_CHUNK for null, or an enum
+ * walk_end. A chunk that has moved may have left its place to another thread's. Then what is there
+ * does not refer to the Continuation, or does so where that was before. ZGC leaves references as
+ * they are for long: there the one to the chunk suffices if it was written since. One that was not
+ * leads to where the chunk was, and that chunk's to where the Continuation was.
  */
 __noinline int find_chunk(const struct hotspot_process *vm)
 {
@@ -70,7 +80,8 @@ __noinline int find_chunk(const struct hotspot_process *vm)
 	if ((s->start.next_chunk & bad) && find_moved(vm, chunk))
 		chunk = s->moved;
 	s->start.chunk_at = chunk;
-	if ((read_word(chunk + vm->chunk_klass_at) >> (vm->chunk_klass_shift & 63) & vm->chunk_klass_mask) != vm->chunk_klass)
+	if ((read_word(chunk + vm->chunk_klass_at) >> (vm->chunk_klass_shift & 63) & vm->chunk_klass_mask) !=
+	    vm->chunk_klass)
 		return END_HEAP;
 	back = read_word(chunk + vm->chunk_cont);
 	at = object_of(vm, back);
@@ -108,7 +119,10 @@ __noinline int is_continuation(const struct hotspot_process *vm, __u64 v)
 	return vm && s && !out_of_time() && find_newest(vm, s, v);
 }
 
-/* Whether the walk is of a virtual thread that is on no stack: only of stacks that are read from outside. */
+/*
+ * Whether the walk is of a virtual thread that is on no stack: only of stacks that are read from
+ * outside.
+ */
 static __always_inline bool unmounted(const struct scratch *s)
 {
 #ifdef ALONE
@@ -128,9 +142,9 @@ static __always_inline void stand_in(struct scratch *s, __u64 chunk_to)
 }
 
 /*
- * Looks for the ContinuationEntry above the return barrier, where sp is. No table of JDK 21 says where it is: it is the
- * first place with a Continuation whose newest chunk is one of it. Leaves it, and that chunk, in scratch.
- * Returns 0 or an enum walk_end.
+ * Looks for the ContinuationEntry above the return barrier, where sp is. No table of JDK 21 says
+ * where it is: it is the first place with a Continuation whose newest chunk is one of it. Leaves
+ * it, and that chunk, in scratch. Returns 0 or an enum walk_end.
  */
 __noinline int find_continuation(const struct hotspot_process *vm, __u64 sp)
 {
@@ -164,7 +178,11 @@ __noinline int look_for_frozen(const struct hotspot_process *vm, __u64 word)
 		s->frozen.left--;
 		word = (word - s->frozen.begin) & vm->address_mask;
 		if (word < s->frozen.size) {
-			s->frozen.from = word; /* the last one counts: further from the thaw's caller may be what others have left */
+			/*
+			 * the last one counts: further from the thaw's caller may be what others
+			 * have left
+			 */
+			s->frozen.from = word;
 			s->frozen.left = 0;
 		}
 	}
@@ -172,8 +190,9 @@ __noinline int look_for_frozen(const struct hotspot_process *vm, __u64 word)
 }
 
 /*
- * Whether the VM, which is to copy frames back from the newest chunk, has not begun to. words are the frame of its function thaw. There
- * is an object that begins with the JavaThread*, and has where the chunk's frames began. If they still do, they are all in the chunk.
+ * Whether the VM, which is to copy frames back from the newest chunk, has not begun to. words are
+ * the frame of its function thaw. There is an object that begins with the JavaThread*, and has
+ * where the chunk's frames began. If they still do, they are all in the chunk.
  */
 __noinline int all_frozen(const struct hotspot_process *vm)
 {
@@ -190,7 +209,10 @@ __noinline int all_frozen(const struct hotspot_process *vm)
 	return s->frozen.from == 8 * (__u64)read_int(s->start.chunk_at + vm->chunk_sp);
 }
 
-/* Whether v is the address of a ContinuationEntry, further up the stack than sp. As is_continuation. */
+/*
+ * Whether v is the address of a ContinuationEntry, further up the stack than sp. As
+ * is_continuation.
+ */
 __noinline int is_entry(const struct hotspot_process *vm, __u64 sp, __u64 v)
 {
 	struct scratch *s = this_scratch();
@@ -201,9 +223,10 @@ __noinline int is_entry(const struct hotspot_process *vm, __u64 sp, __u64 v)
 }
 
 /*
- * As find_continuation, where libjvm's function thaw was called, and sp is behind its frame, in which the ContinuationEntry is. The VM
- * looks at frames and has the collector's barriers see to their references, then takes them off the chunk, and then copies them. Until it
- * takes them off, all are on the heap. After that some are in two places or in none.
+ * As find_continuation, where libjvm's function thaw was called, and sp is behind its frame, in
+ * which the ContinuationEntry is. The VM looks at frames and has the collector's barriers see to
+ * their references, then takes them off the chunk, and then copies them. Until it takes them off,
+ * all are on the heap. After that some are in two places or in none.
  */
 __noinline int find_thawing(const struct hotspot_process *vm, __u64 sp)
 {
@@ -223,8 +246,9 @@ __noinline int find_thawing(const struct hotspot_process *vm, __u64 sp)
 }
 
 /*
- * To the frames of scratch.start.next_chunk, or the next one behind it that has any; behind the last one to the carrier's frames.
- * Returns 0, with the place in scratch.caller, or an enum walk_end.
+ * To the frames of scratch.start.next_chunk, or the next one behind it that has any; behind the
+ * last one to the carrier's frames. Returns 0, with the place in scratch.caller, or an enum
+ * walk_end.
  */
 __noinline int next_chunk(const struct hotspot_process *vm)
 {
@@ -274,8 +298,8 @@ __noinline int next_chunk(const struct hotspot_process *vm)
 }
 
 /*
- * The caller, on the heap or behind that, of the last one of that many frames, where sp is. Returns 0, with the caller in scratch,
- * or an enum walk_end.
+ * The caller, on the heap or behind that, of the last one of that many frames, where sp is. Returns
+ * 0, with the caller in scratch, or an enum walk_end.
  */
 __noinline int heap_caller(const struct hotspot_process *vm, __u64 sp, __u32 frames)
 {
@@ -298,7 +322,10 @@ __noinline int heap_caller(const struct hotspot_process *vm, __u64 sp, __u32 fra
 	return next_chunk(vm);
 }
 
-/* A pointer to the stack, as it was read from at: in a chunk it is a number of words from there. Not a branch: it would double the verifier's work. */
+/*
+ * A pointer to the stack, as it was read from at: in a chunk it is a number of words from there.
+ * Not a branch: it would double the verifier's work.
+ */
 static __always_inline __u64 stack_pointer(const struct scratch *s, __u64 at, __u64 v)
 {
 	__u64 relative = s->start.relative;

@@ -1,13 +1,16 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * The stack copy: the part of the stack around the walk is copied in pieces, since one copy of 2 KB costs less
- * than the handful of single reads that one frame would take.
+ * The stack copy: the part of the stack around the walk is copied in pieces, since one copy of 2 KB
+ * costs less than the handful of single reads that one frame would take.
  */
 #pragma once
 
 #include "kernel/scratch.bpf.h"
 
-/* Copies the piece that begins at addr and ends below base, or 128 bytes if less is mapped. 0 if it worked. */
+/*
+ * Copies the piece that begins at addr and ends below base, or 128 bytes if less is mapped. 0 if it
+ * worked.
+ */
 __noinline int stackcopy_fill(__u64 addr, __u64 base)
 {
 	struct scratch *s = this_scratch();

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * A whole user stack, innermost frame first, into scratch.sample. What kind of thread it is and where its pc stands
- * decide how:
+ * A whole user stack, innermost frame first, into scratch.sample. What kind of thread it is and
+ * where its pc stands decide how:
  *
  *   pc in the code cache            Java frames from the registers
- *   JavaThread with an anchor       native frames by frame pointer, then Java frames from the anchor
- *   JavaThread in a leaf call       native code called without an anchor: the return address is near on the stack
+ *   JavaThread with an anchor       native frames by frame pointer, then Java frames from the
+ *                                   anchor
+ *   JavaThread in a leaf call       native code called without an anchor: the return address is
+ *                                   near on the stack
  *   anything else                   native frames by frame pointer
  */
 #pragma once
@@ -58,9 +60,10 @@ static __always_inline int go_to_anchor(struct walk *w)
 }
 
 /*
- * From native code that Java called without an anchor. libjvm keeps frame pointers; libm and the vDSO do not, but their
- * frames are small. If rbp leads to Java at once, it may still be that of a caller's caller: C1 leaves it alone too. Then
- * a return address that fits and is nearer comes first.
+ * From native code that Java called without an anchor. libjvm keeps frame pointers; libm and the
+ * vDSO do not, but their frames are small. If rbp leads to Java at once, it may still be that of a
+ * caller's caller: C1 leaves it alone too. Then a return address that fits and is nearer comes
+ * first.
  */
 static __always_inline int go_to_leaf_caller(struct walk *w)
 {
@@ -127,7 +130,10 @@ static __always_inline void begin_native(struct walk *w)
 	}
 }
 
-/* Notes in the sample and in scratch.start which VM's thread it is of. vm is 0 where the process has no attached VM. */
+/*
+ * Notes in the sample and in scratch.start which VM's thread it is of. vm is 0 where the process
+ * has no attached VM.
+ */
 static __always_inline void begin_walks(struct scratch *s, const struct hotspot_process *vm, struct task_struct *task,
 					__u32 tid)
 {
@@ -159,8 +165,9 @@ static __always_inline void begin_walks(struct scratch *s, const struct hotspot_
 }
 
 /*
- * Before Linux 6.8 the verifier follows the body of a loop once, and takes what it finds there for what is always there:
- * branches that are not taken at the first step are gone. So nothing that changes from step to step may be known.
+ * Before Linux 6.8 the verifier follows the body of a loop once, and takes what it finds there for
+ * what is always there: branches that are not taken at the first step are gone. So nothing that
+ * changes from step to step may be known.
  */
 static __always_inline void begin_anyhow(struct walk *w)
 {
@@ -173,7 +180,10 @@ static __always_inline void begin_anyhow(struct walk *w)
 	w->native = any(w->s, w->native);
 }
 
-/* How many frames of a walk are in the sample. Where it ended between the innermost and the outermost ones, the latter are none. */
+/*
+ * How many frames of a walk are in the sample. Where it ended between the innermost and the
+ * outermost ones, the latter are none.
+ */
 static __always_inline __u32 kept_frames(struct walk *w)
 {
 	w->s->sample.header.left_out = 0;
@@ -186,9 +196,10 @@ static __always_inline __u32 kept_frames(struct walk *w)
 }
 
 /*
- * Whether the frames of a virtual thread that were found on the heap are copies of those on its stack: it is giving up its
- * carrier, and the VM has made the copies. The innermost one is of the frame that called the VM, or of its caller. Otherwise
- * it is of one that has called Java, from another place.
+ * Whether the frames of a virtual thread that were found on the heap are copies of those on its
+ * stack: it is giving up its carrier, and the VM has made the copies. The innermost one is of the
+ * frame that called the VM, or of its caller. Otherwise it is of one that has called Java, from
+ * another place.
  */
 static __always_inline bool freezing(const struct scratch *s, __u32 frames)
 {
@@ -198,8 +209,9 @@ static __always_inline bool freezing(const struct scratch *s, __u32 frames)
 
 	if (!first || first >= frames)
 		return false;
+	/* another frame has taken the place of the copy: it may have been one */
 	if (first >= LEAF_FRAMES && frames > MAX_USER_FRAMES)
-		return called || s->start.anchored; /* another frame has taken the place of the copy: it may have been one */
+		return called || s->start.anchored;
 	copy = s->sample.frames[first & (MAX_USER_FRAMES - 1)];
 	if (s->start.anchored && copy == s->sample.frames[top])
 		return true;

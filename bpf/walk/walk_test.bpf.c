@@ -16,7 +16,10 @@ int long_mode(struct request *r)
 	return is_64bit_code(r->begin);
 }
 
-/* A whole walk from the request's registers; its sample is in the samples map, and r->len the size of its record. */
+/*
+ * A whole walk from the request's registers; its sample is in the samples map, and r->len the size
+ * of its record.
+ */
 SEC("syscall")
 int walk(struct request *r)
 {
@@ -41,7 +44,10 @@ int walk(struct request *r)
 	return bpf_probe_read_kernel(&out->sample, sizeof(out->sample), &s->sample);
 }
 
-/* The record of a whole stack, as a tick writes it, of a thread whose name is in r->begin. Returns 0; r->len is its size. */
+/*
+ * The record of a whole stack, as a tick writes it, of a thread whose name is in r->begin. Returns
+ * 0; r->len is its size.
+ */
 SEC("syscall")
 int intern(struct request *r)
 {
@@ -114,6 +120,7 @@ int find(struct request *r)
 
 	if (!s)
 		return -1;
+	s->start.lookup_left = LOOKUP_BUDGET;
 	err = segment_find(vm, r->pc);
 	if (err)
 		return err;
@@ -129,7 +136,10 @@ int find(struct request *r)
 	return 0;
 }
 
-/* Covers len bytes at sp of a stack that ends at base, and reads the last word of them. Returns 0 if that worked. */
+/*
+ * Covers len bytes at sp of a stack that ends at base, and reads the last word of them. Returns 0
+ * if that worked.
+ */
 SEC("syscall")
 int cover(struct request *r)
 {

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * What programs for tests share that call parts of the walker. A syscall program runs in the process that asks for it,
- * so memory of the test plays the guest's. The task is played too: where a kernel's task_struct has the fields that the
- * walker reads, a map's value has those of the request.
+ * What programs for tests share that call parts of the walker. A syscall program runs in the
+ * process that asks for it, so memory of the test plays the guest's. The task is played too: where
+ * a kernel's task_struct has the fields that the walker reads, a map's value has those of the
+ * request.
  */
 #pragma once
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * How long one walk may take. What a walk reads was written by its target, which decides how many frames there are, where each of them
- * lies, and whether it can be read. In a tick interrupts are off meanwhile, and where a thread is switched or woken a lock is held.
+ * How long one walk may take. What a walk reads was written by its target, which decides how many
+ * frames there are, where each of them lies, and whether it can be read. In a tick interrupts are
+ * off meanwhile, and where a thread is switched or woken a lock is held.
  */
 #pragma once
 
@@ -29,8 +30,9 @@ __noinline int begin_time(void)
 }
 
 /*
- * Looks at the clock: whether the walks of this sample have taken their time. A virtual machine's CPU may stand still for longer than a walk takes. That is
- * not the walk's doing, and to end it then would save nothing: between two looks, no more than half of its time counts.
+ * Looks at the clock: whether the walks of this sample have taken their time. A virtual machine's
+ * CPU may stand still for longer than a walk takes. That is not the walk's doing, and to end it
+ * then would save nothing: between two looks, no more than half of its time counts.
  */
 __noinline int out_of_time(void)
 {

@@ -24,7 +24,10 @@ struct {
 
 volatile __u64 replay_lost; /* calls without room */
 
-/* Always returns 0: such hits do not count towards the breakpoint's limit, so that it stays until it is removed. */
+/*
+ * Always returns 0: such hits do not count towards the breakpoint's limit, so that it stays until
+ * it is removed.
+ */
 SEC("perf_event")
 int replay_breakpoint(struct tick_context *ctx)
 {

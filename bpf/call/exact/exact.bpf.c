@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
  * Exact tracing of a HotSpot VM that was started with -XX:+DTraceMethodProbes: such a VM calls
- * SharedRuntime::dtrace_method_entry(JavaThread*, Method*) and dtrace_method_exit at every method's begin and end, of
- * native and of inlined methods too. Every call is counted here; nothing is sampled, and nothing is sent. One that was
- * also started with -XX:+DTraceAllocProbes calls SharedRuntime::dtrace_object_alloc for every object.
+ * SharedRuntime::dtrace_method_entry(JavaThread*, Method*) and dtrace_method_exit at every method's
+ * begin and end, of native and of inlined methods too. Every call is counted here; nothing is
+ * sampled, and nothing is sent. One that was also started with -XX:+DTraceAllocProbes calls
+ * SharedRuntime::dtrace_object_alloc for every object.
  */
 #include "call/exact/exactobject.bpf.h"
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * Exact tracing as programs of their own, for tests only. A syscall program runs in the process that asks for it, so
- * that the test's thread plays the guest's, and its memory the guest's stack and code. The request is the registers.
+ * Exact tracing as programs of their own, for tests only. A syscall program runs in the process
+ * that asks for it, so that the test's thread plays the guest's, and its memory the guest's stack
+ * and code. The request is the registers.
  */
 #include "call/exact/exactobject.bpf.h"
 

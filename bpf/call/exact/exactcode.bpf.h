@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * Where the frame of the method is that calls SharedRuntime::dtrace_method_entry or _exit: HotSpot does so from the
- * method's own code, compiled or interpreted, with a plain call.
+ * Where the frame of the method is that calls SharedRuntime::dtrace_method_entry or _exit: HotSpot
+ * does so from the method's own code, compiled or interpreted, with a plain call.
  */
 #pragma once
 
@@ -48,8 +48,9 @@ static __always_inline bool interpreted(const struct exact_state *t, __u64 pc)
 }
 
 /*
- * Finds the frame that the event comes from. Its position stays the same while it lives, also if the interpreter goes
- * on with it in compiled code (which aligns it to 16 bytes) or if it is deoptimised, and callees' are below it.
+ * Finds the frame that the event comes from. Its position stays the same while it lives, also if
+ * the interpreter goes on with it in compiled code (which aligns it to 16 bytes) or if it is
+ * deoptimised, and callees' are below it.
  */
 static __always_inline void locate(struct exact_state *t)
 {
@@ -105,7 +106,10 @@ static __noinline __u64 interpreter_frame(__u64 bp)
 	return ((__u64)FRAME_INTERP << FRAME_KIND_SHIFT) | ((method >> 3 & ((1ull << 44) - 1)) << 16) | bci;
 }
 
-/* The call site of the frame that was just entered: its return address as a frame, 0 if that is not known. */
+/*
+ * The call site of the frame that was just entered: its return address as a frame, 0 if that is not
+ * known.
+ */
 static __always_inline __u64 call_site(struct exact_state *t)
 {
 	__u64 pc;

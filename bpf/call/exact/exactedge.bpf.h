@@ -6,8 +6,9 @@
 #include "call/exact/exacttree.bpf.h"
 
 /*
- * Counts the call that was just pushed. Where a method is inlined, HotSpot records no debug information at the call
- * that announces it, so the place of the call is only known to be somewhere in that code.
+ * Counts the call that was just pushed. Where a method is inlined, HotSpot records no debug
+ * information at the call that announces it, so the place of the call is only known to be somewhere
+ * in that code.
  */
 static __noinline int count_edge(struct exact_state *t)
 {

@@ -7,7 +7,10 @@
 
 #define TIMED 64 /* of so many events of a thread one is timed, and speaks for all */
 
-/* Fills in the state of a thread that makes its first call. False if there is no room for its tree's root. */
+/*
+ * Fills in the state of a thread that makes its first call. False if there is no room for its
+ * tree's root.
+ */
 static __noinline bool set_up(struct exact_state *t, struct task_struct *task, const struct hotspot_process *vm)
 {
 	__u32 id = new_node_id();

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
-/* Objects by class and calling context, of a VM that was also started with -XX:+DTraceAllocProbes. */
+/*
+ * Objects by class and calling context, of a VM that was also started with -XX:+DTraceAllocProbes.
+ */
 #pragma once
 
 #include "call/exact/exactevent.bpf.h"

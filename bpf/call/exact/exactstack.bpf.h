@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * The shadow stack: what a thread has entered and not left. Entries and returns pair up by method, also when an
- * exception ends frames, for then HotSpot reports their returns too. Positions of frames say so where it does not.
+ * The shadow stack: what a thread has entered and not left. Entries and returns pair up by method,
+ * also when an exception ends frames, for then HotSpot reports their returns too. Positions of
+ * frames say so where it does not.
  */
 #pragma once
 
@@ -74,9 +75,10 @@ static __always_inline void push(struct exact_state *t)
 }
 
 /*
- * Whether the topmost frame is the one that returned. A frame that was inlined gets a place of its own when the code
- * around it is deoptimised. If one that was not returns from further in, that is another one that was never entered:
- * the interpreter reports the return of a frame that overflowed the stack before its method began.
+ * Whether the topmost frame is the one that returned. A frame that was inlined gets a place of its
+ * own when the code around it is deoptimised. If one that was not returns from further in, that is
+ * another one that was never entered: the interpreter reports the return of a frame that overflowed
+ * the stack before its method began.
  */
 static __always_inline bool returned(const struct exact_state *t, const struct exact_frame *f)
 {
@@ -84,7 +86,10 @@ static __always_inline bool returned(const struct exact_state *t, const struct e
 	       (!t->position || !f->position || f->node & NODE_INLINED || f->position - t->position <= ALIGNMENT_SLACK);
 }
 
-/* A return that is not the topmost frame's: it may be that of one in the same place, whose callees did not return. */
+/*
+ * A return that is not the topmost frame's: it may be that of one in the same place, whose callees
+ * did not return.
+ */
 static __noinline int mismatch(struct exact_state *t)
 {
 	__u32 depth = t->depth;

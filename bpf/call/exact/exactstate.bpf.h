@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * The maps of exact tracing, and what it keeps of a thread: its shadow stack, and room to work in. uprobe programs
- * are preempted, so nothing is kept per CPU; but a thread runs one of them at a time, so that what is its own is
- * safe. Keys of maps stand there too, not on the stack, which has to stay small (see codemap.bpf.c).
+ * The maps of exact tracing, and what it keeps of a thread: its shadow stack, and room to work in.
+ * uprobe programs are preempted, so nothing is kept per CPU; but a thread runs one of them at a
+ * time, so that what is its own is safe. Keys of maps stand there too, not on the stack, which has
+ * to stay small (see codemap.bpf.c).
  */
 #pragma once
 
@@ -16,7 +17,10 @@
 
 struct exact_frame {
 	__u32 node;
-	/* Low half of where the caller's frame ends; that of a method that is inlined is its inliner's. */
+	/*
+	 * Low half of where the caller's frame ends; that of a method that is inlined is its
+	 * inliner's.
+	 */
 	__u32 position;
 	__u64 method;
 };
@@ -140,8 +144,8 @@ const volatile __u32 max_nodes = 1024;
 const volatile bool record_edges = true;
 
 /*
- * CLOCK_BOOTTIME, ns; 0 while nothing is recorded: the probes of calls and of returns are not attached at once. Threads
- * that started later are recorded from their first call on.
+ * CLOCK_BOOTTIME, ns; 0 while nothing is recorded: the probes of calls and of returns are not
+ * attached at once. Threads that started later are recorded from their first call on.
  */
 __u64 recording_since = 0;
 

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
-/* The complete calling context tree (Moret, Binder and Villazon, "CCCP", PEPM 2009), one for each thread. */
+/*
+ * The complete calling context tree (Moret, Binder and Villazon, "CCCP", PEPM 2009), one for each
+ * thread.
+ */
 #pragma once
 
 #include "call/exact/exactstate.bpf.h"
@@ -10,7 +13,8 @@ static __noinline int announce(struct exact_state *t, __u64 method)
 	struct task_struct *task = (struct task_struct *)bpf_get_current_task_btf();
 	__u32 pid = target;
 	struct hotspot_process *vm;
-	struct new_method *e = &t->announced; /* its own: nobody waits for a record that a preempted thread has not finished */
+	/* its own: nobody waits for a record that a preempted thread has not finished */
+	struct new_method *e = &t->announced;
 	__u8 one = 1;
 
 	t->seen.method = method;
@@ -79,8 +83,9 @@ static __always_inline void count_overflow(__u32 node, __u32 cause)
 }
 
 /*
- * Counts a call of the method in t->key from the frame on top of the shadow stack, and returns the node of the new
- * frame. Nodes belong to one thread, so they are counted up without atomic instructions.
+ * Counts a call of the method in t->key from the frame on top of the shadow stack, and returns the
+ * node of the new frame. Nodes belong to one thread, so they are counted up without atomic
+ * instructions.
  */
 static __always_inline __u32 enter_node(struct exact_state *t, __u32 parent)
 {

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * Whole invocations of a method: hardware breakpoints stand on the entry of its code and on its return instructions for as long as a
- * recording lasts. An invocation ends where the thread is about to return with the stack pointer that it had at the entry. The outermost one
- * of a thread counts: what it calls of the same method is a part of it.
+ * Whole invocations of a method: hardware breakpoints stand on the entry of its code and on its
+ * return instructions for as long as a recording lasts. An invocation ends where the thread is
+ * about to return with the stack pointer that it had at the entry. The outermost one of a thread
+ * counts: what it calls of the same method is a part of it.
  *
- * For perf_event programs: the kernel runs no other one on a CPU while one runs there (bpf_prog_active).
+ * For perf_event programs: the kernel runs no other one on a CPU while one runs there
+ * (bpf_prog_active).
  */
 #include "call/timing/invocation.bpf.h"
 
@@ -17,7 +19,10 @@ struct invocation_counts *export_invocation_counts __attribute__((unused));
 struct open_invocation *export_open_invocation __attribute__((unused));
 enum invocation_end *export_invocation_end __attribute__((unused));
 
-/* For how long the thread has been on a CPU since its breakpoints were set: their clock stands still while it is not. */
+/*
+ * For how long the thread has been on a CPU since its breakpoints were set: their clock stands
+ * still while it is not.
+ */
 static __always_inline __u64 on_cpu(void *ctx)
 {
 	struct bpf_perf_event_value v = {};

@@ -65,8 +65,9 @@ static __always_inline __u64 queued(struct task_struct *task)
 }
 
 /* The outermost invocation of a thread is over. */
-static __always_inline void invocation_over(struct invocation_counts *c, const struct followed *f, struct open_invocation *in, __u64 ran,
-					    struct task_struct *task, __u64 now, __u8 end)
+static __always_inline void invocation_over(struct invocation_counts *c, const struct followed *f,
+					    struct open_invocation *in, __u64 ran, struct task_struct *task, __u64 now,
+					    __u8 end)
 {
 	__u64 begun = in->time;
 	struct invocation r = {};
@@ -112,7 +113,10 @@ static __always_inline struct open_invocation *open_invocation_of(struct task_st
 	return in;
 }
 
-/* The return address of code that is being entered; 0 where it is in a register, and perhaps nowhere else later on. */
+/*
+ * The return address of code that is being entered; 0 where it is in a register, and perhaps
+ * nowhere else later on.
+ */
 static __always_inline __u64 return_address(__u64 sp)
 {
 	__u64 back = 0;
@@ -125,19 +129,23 @@ static __always_inline __u64 return_address(__u64 sp)
 }
 
 /*
- * Whether a remembered invocation is over when the code is entered. It is if this entry is as far out, or further. If it is further in, it may
- * be a nested one; but where the return address lay, another one has come since if the invocation ended without a return that was seen and its
- * caller, or another method in the same place, made a call. Where the VM deoptimises the caller, it replaces that address as well: then a
- * nested entry ends an invocation too early.
+ * Whether a remembered invocation is over when the code is entered. It is if this entry is as far
+ * out, or further. If it is further in, it may be a nested one; but where the return address lay,
+ * another one has come since if the invocation ended without a return that was seen and its caller,
+ * or another method in the same place, made a call. Where the VM deoptimises the caller, it
+ * replaces that address as well: then a nested entry ends an invocation too early.
  */
 static __always_inline bool is_over(const struct open_invocation *in, __u64 sp)
 {
 	return sp >= in->sp || (in->back && return_address(in->sp) != in->back);
 }
 
-/* ran is for how long the thread was on a CPU, by the clock of its breakpoints; 0 if that is not known. */
-static __always_inline void invocation_arrive(struct invocation_counts *c, const struct followed *f, __u64 ran, struct task_struct *task,
-					      __u32 pid, bool entry, __u64 sp, __u64 now)
+/*
+ * ran is for how long the thread was on a CPU, by the clock of its breakpoints; 0 if that is not
+ * known.
+ */
+static __always_inline void invocation_arrive(struct invocation_counts *c, const struct followed *f, __u64 ran,
+					      struct task_struct *task, __u32 pid, bool entry, __u64 sp, __u64 now)
 {
 	struct open_invocation *in = open_invocation_of(task, pid);
 
@@ -149,7 +157,8 @@ static __always_inline void invocation_arrive(struct invocation_counts *c, const
 		if (!in->time)
 			__sync_fetch_and_add(&c->stray, 1);
 		else if (sp >= in->sp) /* below it is a nested one */
-			invocation_over(c, f, in, ran, task, now, sp == in->sp ? INVOCATION_RETURNED : INVOCATION_UNWOUND);
+			invocation_over(c, f, in, ran, task, now,
+					sp == in->sp ? INVOCATION_RETURNED : INVOCATION_UNWOUND);
 		return;
 	}
 	if (in->time && !is_over(in, sp)) {

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
-/* Hits of breakpoints on followed code as a program of its own, for tests only: the test's memory is the stack. */
+/*
+ * Hits of breakpoints on followed code as a program of its own, for tests only: the test's memory
+ * is the stack.
+ */
 #include "call/timing/invocation.bpf.h"
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
-/* Threads in invocations of a method that is followed: invocation.bpf.c notes them, and offcpu.bpf.c reads them. */
+/*
+ * Threads in invocations of a method that is followed: invocation.bpf.c notes them, and
+ * offcpu.bpf.c reads them.
+ */
 #pragma once
 
 #include "kernel/kernel.h"
@@ -12,7 +15,11 @@ struct open_invocation {
 	__u64 time; /* when it was entered; 0: it has ended */
 	__u64 sp;   /* at the entry */
 	__u64 back; /* the return address, which lies there; 0 if that is not known */
-	__u64 ran;  /* ns for which the thread had been on a CPU by then, by the clock of its breakpoints; 0 if that is not known */
+	/*
+	 * ns for which the thread had been on a CPU by then, by the clock of its breakpoints; 0 if
+	 * that is not known
+	 */
+	__u64 ran;
 	__u64 waited; /* ns for which it had waited for a CPU by then */
 	__u32 pid;
 	__u32 generation;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * Timings of invocations: hardware breakpoints on the entry of a method's code and on return addresses of its callers. And of
- * rounds of a loop: hardware breakpoints on places in it.
+ * Timings of invocations: hardware breakpoints on the entry of a method's code and on return
+ * addresses of its callers. And of rounds of a loop: hardware breakpoints on places in it.
  */
 #include "call/timing/timing.bpf.h"
 

@@ -1,17 +1,22 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * Watches that time invocations of a method. At the entry of its code the return address is known. If that is watched, too,
- * the invocation ends when the same thread arrives there with the stack pointer that a return leaves behind.
+ * Watches that time invocations of a method. At the entry of its code the return address is known.
+ * If that is watched, too, the invocation ends when the same thread arrives there with the stack
+ * pointer that a return leaves behind.
  *
- * What is timed goes from the end of the program's run at the entry to its beginning at the return address. So it
- * includes the way out of one trap and the way into another. A watch of two instructions that follow each other measures that.
+ * What is timed goes from the end of the program's run at the entry to its beginning at the return
+ * address. So it includes the way out of one trap and the way into another. A watch of two
+ * instructions that follow each other measures that.
  *
- * Watches of a loop time its rounds: from one arrival at a place in the loop to the next, in the same frame. A value of the
- * frame at both ends shows how many iterations a round has. Arrivals at other addresses, outside the loop, end rounds without a timing.
+ * Watches of a loop time its rounds: from one arrival at a place in the loop to the next, in the
+ * same frame. A value of the frame at both ends shows how many iterations a round has. Arrivals at
+ * other addresses, outside the loop, end rounds without a timing.
  *
- * Each thread has a slot of its own, which user space fills in. Only the thread itself writes it, so there are no races.
+ * Each thread has a slot of its own, which user space fills in. Only the thread itself writes it,
+ * so there are no races.
  *
- * For perf_event programs: the kernel runs no other one on a CPU while one runs there (bpf_prog_active).
+ * For perf_event programs: the kernel runs no other one on a CPU while one runs there
+ * (bpf_prog_active).
  */
 #pragma once
 
@@ -135,7 +140,10 @@ static __always_inline __u64 return_address(const struct timing_hit *h)
 #endif
 }
 
-/* Which slot a thread has; MAX_TIMED_THREADS if none. Not inlined: the verifier would follow what comes for each slot. */
+/*
+ * Which slot a thread has; MAX_TIMED_THREADS if none. Not inlined: the verifier would follow what
+ * comes for each slot.
+ */
 __noinline int timed_slot(struct timing_watch *w, __u32 tid)
 {
 	for (__u32 i = 0; w && i < MAX_TIMED_THREADS; i++) {
@@ -194,8 +202,8 @@ static __always_inline bool timing_admit(struct timing_watch *w, __u64 now)
 	return false;
 }
 
-static __always_inline struct timed *timing_record(struct timing_watch *w, struct task_struct *task, const struct timing_hit *h,
-						   __u32 site)
+static __always_inline struct timed *timing_record(struct timing_watch *w, struct task_struct *task,
+						   const struct timing_hit *h, __u32 site)
 {
 	__u32 place = __sync_fetch_and_add(&w->ended, 1);
 	struct timed *t;
@@ -226,8 +234,9 @@ static __always_inline void timing_end(struct timing_watch *w, struct task_struc
 }
 
 /*
- * Gives up the invocations or rounds of a thread whose frames lie below sp, or at it if that is wanted; why is an enum timing_loss.
- * Not inlined: the verifier would follow the loop wherever it is.
+ * Gives up the invocations or rounds of a thread whose frames lie below sp, or at it if that is
+ * wanted; why is an enum timing_loss. Not inlined: the verifier would follow the loop wherever it
+ * is.
  */
 __noinline int timing_unwind(struct timing_watch *w, struct timed_thread *t, __u64 sp, int at, __u32 why)
 {
@@ -249,8 +258,8 @@ __noinline int timing_unwind(struct timing_watch *w, struct timed_thread *t, __u
 }
 
 /* Opens an invocation. The caller sets its time last. */
-static __always_inline struct timing_open *timing_push(struct timing_watch *w, struct task_struct *task, struct timed_thread *t,
-						       __u64 sp, __u64 ra)
+static __always_inline struct timing_open *timing_push(struct timing_watch *w, struct task_struct *task,
+						       struct timed_thread *t, __u64 sp, __u64 ra)
 {
 	__u32 depth = t->depth;
 	struct timing_open *o;
@@ -289,7 +298,8 @@ static __always_inline __u64 timing_top(const struct timed_thread *t)
 	return t->open[(depth - 1) & (MAX_TIMED_DEPTH - 1)].sp;
 }
 
-static __always_inline void timing_caller(struct timing_watch *w, struct task_struct *task, const struct timing_hit *h, __u32 site)
+static __always_inline void timing_caller(struct timing_watch *w, struct task_struct *task, const struct timing_hit *h,
+					  __u32 site)
 {
 	struct timed *t;
 
@@ -311,8 +321,8 @@ static __always_inline bool timing_watches_address(const struct timing_watch *w,
 }
 
 /* A thread arrives at the entry. */
-static __always_inline struct timing_open *timing_enter(struct timing_watch *w, struct task_struct *task, struct timed_thread *t,
-							const struct timing_hit *h)
+static __always_inline struct timing_open *timing_enter(struct timing_watch *w, struct task_struct *task,
+							struct timed_thread *t, const struct timing_hit *h)
 {
 	__u64 ra;
 
@@ -358,9 +368,12 @@ static __always_inline void timing_return(struct timing_watch *w, struct task_st
 		timing_lose(w, TIMING_UNWOUND);
 }
 
-/* A thread arrives at a place in the loop, where a round ends and the next one begins, or outside of it. */
-static __always_inline struct timing_open *timing_round(struct timing_watch *w, struct task_struct *task, struct timed_thread *t,
-							const struct timing_hit *h, __u32 site)
+/*
+ * A thread arrives at a place in the loop, where a round ends and the next one begins, or outside
+ * of it.
+ */
+static __always_inline struct timing_open *timing_round(struct timing_watch *w, struct task_struct *task,
+							struct timed_thread *t, const struct timing_hit *h, __u32 site)
 {
 	bool inside = site < w->places;
 	struct timing_open *o;
@@ -387,8 +400,8 @@ static __always_inline struct timing_open *timing_round(struct timing_watch *w, 
 	return timing_push(w, task, t, h->sp, value);
 }
 
-static __always_inline struct timing_open *timing_arrive(struct timing_watch *w, struct task_struct *task, struct timed_thread *t,
-							 const struct timing_hit *h, __u32 site)
+static __always_inline struct timing_open *timing_arrive(struct timing_watch *w, struct task_struct *task,
+							 struct timed_thread *t, const struct timing_hit *h, __u32 site)
 {
 	if (w->mode == TIMING_ROUNDS)
 		return timing_round(w, task, t, h, site);
