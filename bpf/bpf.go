@@ -1,26 +1,34 @@
-// Package bpf is what runs in the kernel, and the records it emits. event.h and the headers that it
-// names define every record, once; the structs here are generated from them. The exported names in
-// this file carry the documentation.
+// Package bpf is what runs in the kernel, and the records it emits.
 //
-// Each object NAME.bpf.c has programs that are loaded together; generate.go lists them, and what
-// bpf2go makes of them is in NAME_*_bpfel.go:
+// The C sources stand in rooms, a folder each:
 //
-//	profile     ticks of CPU time; processes that start and end. kerneltick: ticks of the kernel's own timer
-//	context     both kinds of ticks, with contexts of other modes than ModeWalk
-//	runtime     the scheduler's run time of threads
-//	codemap     code that HotSpot announces
-//	probe       events at uprobes: allocations, locks, pauses, exceptions, values. fault: those at perf events
-//	offcpu      waits of threads, when these go on. waiting: stacks of threads that still wait
-//	enter       acquisitions of free monitors, at hardware breakpoints
-//	listener    the call engine hotspot, at hardware breakpoints. branch, burst, usdt: the other call engines
-//	exact       every call of a VM that announces them
-//	timing      timings of invocations and loops. invocation: whole invocations of one method
+//	record     records and tables that Go also uses: event.h and the headers that it names define
+//	           each one once, and the structs here are generated from them. They include no other room
+//	kernel     what all programs share: the kernel's structs, maps, a CPU's working memory, registers
+//	walk       walk.bpf.h is the loop over frames of all kinds. hotspot.bpf.h, interpreter.bpf.h,
+//	           stackchunk.bpf.h and native.bpf.h have one kind each, codeblob.bpf.h what is known of code
+//	sample     ticks: profile.bpf.c, kerneltick.bpf.c (the kernel's own timer), context.bpf.c (both, with
+//	           contexts of other modes than ModeWalk), runtime.bpf.c (run time of threads). sample.bpf.h
+//	           writes the record, with the whole stack (intern.bpf.h) or less of it (context.bpf.h)
+//	event      events at uprobes, all in probe.bpf.c: allocations, pauses, exceptions, write barriers,
+//	           values. observe.bpf.h writes the record. fault.bpf.c: those at perf events. codemap.bpf.c:
+//	           code that HotSpot announces
+//	lock       waits for monitors and java.util.concurrent locks, in probe.bpf.c, too; waits of virtual
+//	           threads. monitorenter.bpf.c: acquisitions of free monitors, at hardware breakpoints
+//	wait       offcpu.bpf.c: waits of threads, when these go on. waiting.bpf.c: stacks of threads that
+//	           still wait
+//	call       the call engines: listener.bpf.c (engine hotspot), branch.bpf.c, burst.bpf.c (engine
+//	           page), usdt.bpf.c. call/exact: every call of a VM that announces them. call/timing:
+//	           timings of invocations and loops; invocation.bpf.c: whole invocations of one method
 //
-// Headers are shared: walk.bpf.h is the loop over frames of all kinds, with hotspot.bpf.h, native.bpf.h,
-// interpreter.bpf.h, php.bpf.h and codeblob.bpf.h for one kind each; intern.bpf.h has the whole stack of
-// a sample, context.bpf.h, with chain.bpf.h and partial.bpf.h, less of it; sample.bpf.h and
-// observe.bpf.h write records; scratch.bpf.h is a CPU's working memory. Headers without .bpf in their
-// names define records and tables that Go also uses.
+// The programs of NAME.bpf.c are loaded together, as one object. A NAME_test.bpf.c next to it lets
+// tests call its parts. Headers that only programs use end in .bpf.h.
+//
+// The Go files load the objects, and have the exported names that carry the documentation: bpf.go
+// the shared maps and the object profile; sample.go, probe.go, offcpu.go, waiting.go and call.go those
+// of a room; watch.go those at hardware breakpoints. event.go, frame.go and counter.go read records.
+// All other files are generated: generate.go lists the objects, and what bpf2go makes of one is in
+// NAME_x86_bpfel.{go,o} and NAME_arm64_bpfel.{go,o}.
 package bpf
 
 import (

@@ -83,7 +83,7 @@ func TestKernelLeafRule(t *testing.T) {
 	}
 }
 
-// leafRule is enum leaf_rule in hotspot.bpf.h.
+// leafRule is enum leaf_rule in prologue.bpf.h.
 type leafRule int32
 
 const (

@@ -3,9 +3,119 @@ package bpf
 import (
 	"errors"
 	"fmt"
+	"unsafe"
 
 	"github.com/cilium/ebpf"
 )
+
+// Types of the page engine's object. Layouts and units: burst.bpf.h.
+type (
+	Page       = BurstVmprofPage
+	PageGuest  = BurstBurstGuest
+	BurstRate  = BurstBurstRate
+	BurstCost  = BurstBurstCost
+	BurstSite  = BurstBurstSite
+	BurstProbe = BurstBurstProbe
+)
+
+// Probes of a guest with a page.
+const (
+	ProbeCall      = BurstBurstProbeBURST_CALL       // callee's id, return address
+	ProbeThread    = BurstBurstProbeBURST_THREAD     // slot
+	ProbeThreadEnd = BurstBurstProbeBURST_THREAD_END // slot
+)
+
+// Bounds of the page engine's kernel side.
+const (
+	MaxPageGuests = 256  // processes at once: MAX_PAGE_GUESTS
+	PageSlots     = 60   // their threads: PAGE_SLOTS
+	MaxBurstSites = 4096 // their probe sites: MAX_BURST_SITES
+)
+
+// Types of the listener's object. Layouts and units: listener.bpf.h.
+type (
+	CallWatch   = ListenerListenerWatch
+	ListenerHit = ListenerListenerHit
+)
+
+// MaxListenerHits bounds the hits of a watch on entry points: MAX_LISTENER_HITS.
+const MaxListenerHits = 256
+
+// LoadListeners loads the program behind breakpoints on entry points next to o. The caller closes
+// it before o.
+func (o *Objects) LoadListeners() (*ListenerObjects, error) {
+	spec, err := LoadListener()
+	if err != nil {
+		return nil, fmt.Errorf("read listener object: %w", err)
+	}
+	var l ListenerObjects
+	if err := o.LoadBeside(spec, &l); err != nil {
+		return nil, fmt.Errorf("load listener program: %w", err)
+	}
+	return &l, nil
+}
+
+// Types of the branch engine's object. Layouts and units: branch.bpf.h.
+type (
+	BranchCost = BranchBranchCost
+	BranchRate = BranchBranchRate
+)
+
+// MaxBranches is how many calls a CPU's branch records hold at most: MAX_BRANCHES.
+const MaxBranches = 32
+
+// Types of the usdt engine's object. Layouts and units: usdt.bpf.h.
+type (
+	USDTProbe  = UsdtUsdtProbe
+	USDTGuest  = UsdtUsdtGuest
+	USDTNotice = UsdtUsdtNotice
+	USDTRate   = UsdtUsdtRate
+	USDTSite   = UsdtUsdtSite
+	USDTEdge   = UsdtUsdtEdge
+	USDTAction = UsdtUsdtAction
+)
+
+// What the kernel side does with a guest's calls: USDTGuest.Mode.
+const (
+	USDTBursts = uint32(UsdtUsdtModeUSDT_BURSTS)
+	USDTExact  = uint32(UsdtUsdtModeUSDT_EXACT)
+)
+
+// How the calls at a site are read: USDTProbe.Dialect.
+const (
+	USDTArguments = uint32(UsdtUsdtDialectUSDT_ARGUMENTS)
+	USDTPHP       = uint32(UsdtUsdtDialectUSDT_PHP)
+)
+
+// What the kernel side asks for.
+const (
+	USDTOpen = UsdtUsdtActionUSDT_OPEN
+	USDTFull = UsdtUsdtActionUSDT_FULL
+)
+
+// Bounds of the usdt engine's kernel side.
+const (
+	MaxUSDTGuests = 4096 // processes at once: MAX_USDT_GUESTS
+	MaxUSDTProbes = 64   // probe sites of all builds of interpreters: MAX_USDT_PROBES
+)
+
+// LoadUSDT loads the usdt engine's object next to o's. The caller closes it, before o.
+func (o *Objects) LoadUSDT() (*UsdtObjects, error) {
+	spec, err := LoadUsdt()
+	if err != nil {
+		return nil, fmt.Errorf("read usdt object: %w", err)
+	}
+	var usdt UsdtObjects
+	if err := o.LoadBeside(spec, &usdt); err != nil {
+		return nil, fmt.Errorf("load usdt programs: %w", err)
+	}
+	return &usdt, nil
+}
+
+// Named is who called whom. Its header is empty.
+func (e *USDTEdge) Named() *NamedCall {
+	return (*NamedCall)(unsafe.Pointer(&e.Names)) // the same struct of call.h, generated twice
+}
 
 // The generated structs of exact tracing under the names that the rest of the program uses.
 // Layouts: exact.h.
