@@ -69,6 +69,7 @@ type Agent struct {
 	drained   chan struct{}  // closed when Run has returned
 	observing chan struct{}  // closed when its sources have started
 	sample    bpf.Sample     // scratch of the drainer
+	executed  bool           // the drainer has met a program that was executed
 	stacks    *intern.Stacks // nil unless samples refer to earlier ones; the drainer's
 
 	looks   looks         // looks of seek

@@ -16,11 +16,12 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 )
 
-// The ring is emptied at this interval unless it fills up first: at the shorter one while processes
-// start. Waking for every sample would make the agent cost ten times as much.
+// The ring is emptied at this interval unless it fills up first: at the shortest one while processes
+// start, and at longer ones the longer none has. Waking for every sample would make the agent cost
+// ten times as much. The first program that is executed after a while wakes the drainer.
 const (
 	drainInterval = 100 * time.Millisecond
-	calmInterval  = 250 * time.Millisecond
+	calmInterval  = time.Second
 	// firstInterval is the first one. It doubles until it is drainInterval, so that frames have
 	// names soon.
 	firstInterval = 20 * time.Millisecond
@@ -40,6 +41,10 @@ func (a *Agent) drain(ctx context.Context) error {
 		case err == nil:
 			if a.receive(record) && a.ring.Empty() {
 				a.submitDue()
+			}
+			if a.executed { // its process must be looked at while it is there
+				a.executed = false
+				a.ring.Hasten(time.Now().Add(drainInterval))
 			}
 		case errors.Is(err, os.ErrDeadlineExceeded): // looked at when the ring is empty
 			pause := a.submitDue()
@@ -166,6 +171,7 @@ func (a *Agent) handleExec(s *fold.State, raw []byte) {
 	s.Events++
 	if e, err := bpf.DecodeProcess(raw); err == nil {
 		s.Executed(e)
+		a.executed = true
 		if a.opt.tickless() {
 			a.looks.executed(monotonic(), int(e.Header.Pid))
 		}

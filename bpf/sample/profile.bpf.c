@@ -32,14 +32,14 @@ int tick(struct tick_context *ctx)
 	return 0;
 }
 
-static __always_inline void process_event(struct task_struct *task, __u8 kind)
+static __always_inline void process_event(struct task_struct *task, __u8 kind, __u64 wakeup)
 {
 	struct process_event e = {};
 
 	count(EVENTS_ATTEMPTED, 1);
 	fill_header(&e.header, task, kind, bpf_ktime_get_ns());
 	bpf_probe_read_kernel(e.comm, sizeof(e.comm), task->comm);
-	if (bpf_ringbuf_output(&events, &e, sizeof(e), BPF_RB_NO_WAKEUP))
+	if (bpf_ringbuf_output(&events, &e, sizeof(e), wakeup))
 		count(EVENTS_DROPPED_RING_FULL, 1);
 	else
 		count(EVENTS_DELIVERED, 1);
@@ -59,6 +59,22 @@ int BPF_PROG(process_fork, struct task_struct *parent, struct task_struct *child
 }
 
 /*
+ * User space leaves records in the ring for longer the longer no program was executed. One that is
+ * executed then may have ended before it looks: so it is woken.
+ */
+#define CALM_NS (2 * 1000000000ULL)
+
+static __u64 last_exec_ns;
+
+static __always_inline __u64 exec_wakeup_flags(void)
+{
+	__u64 now = bpf_ktime_get_ns(), since = now - last_exec_ns;
+
+	last_exec_ns = now;
+	return since > CALM_NS ? BPF_RB_FORCE_WAKEUP : BPF_RB_NO_WAKEUP;
+}
+
+/*
  * A VM is no longer the one that user space attached to once its process executes another program,
  * or ends.
  */
@@ -69,7 +85,7 @@ int BPF_PROG(process_exec, struct task_struct *task)
 
 	bpf_map_delete_elem(&processes, &pid);
 	if (chosen(pid))
-		process_event(task, EVENT_PROCESS_EXEC);
+		process_event(task, EVENT_PROCESS_EXEC, exec_wakeup_flags());
 	return 0;
 }
 
@@ -86,7 +102,7 @@ int BPF_PROG(process_exit, struct task_struct *task)
 	bpf_map_delete_elem(&processes, &pid);
 	if (!chosen(pid))
 		return 0;
-	process_event(task, EVENT_PROCESS_EXIT);
+	process_event(task, EVENT_PROCESS_EXIT, BPF_RB_NO_WAKEUP);
 	if (filter_by_pid) {
 		__u64 start = task->group_leader->start_boottime;
 

@@ -303,7 +303,7 @@ var errAbsent = errors.New("pages are not in memory")
 // seenPages are pages that were in memory not long ago. The zero value has none.
 type seenPages struct {
 	pages [2048]uint64 // by their lowest bits: number of the page, plus 1
-	since time.Time   // when the first of them was seen
+	since time.Time    // when the first of them was seen
 }
 
 // seenFor is how long a page counts as being in memory. A process that takes it away meanwhile, and

@@ -94,6 +94,13 @@ func newReader() (_ *Reader, fd int, err error) {
 // time means never.
 func (r *Reader) SetDeadline(t time.Time) { r.deadline = t }
 
+// Hasten is SetDeadline if that is sooner than the present deadline.
+func (r *Reader) Hasten(t time.Time) {
+	if r.deadline.IsZero() || t.Before(r.deadline) {
+		r.deadline = t
+	}
+}
+
 // Next returns the oldest record, which is valid until the next call. If there is none, it waits
 // until the kernel wakes the reader, the deadline has passed, or Flush is called, and then checks
 // once more. os.ErrClosed: the Reader was closed.
