@@ -37,8 +37,8 @@ func TestFoldersAreSmall(t *testing.T) {
 		switch {
 		case err != nil:
 			return err
-		case path == "." || !entry.IsDir() && filepath.Dir(path) == ".": // files at the root are where tools expect them
-			return nil
+		case path == "." || !entry.IsDir() && filepath.Dir(path) == ".":
+			return nil // files at the root are where tools expect them
 		case entry.IsDir() && (strings.HasPrefix(name, ".") || name == "testdata" || path == "tests" ||
 			path == "web" || path == "docs" || path == "bin"):
 			return filepath.SkipDir
