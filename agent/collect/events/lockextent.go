@@ -18,6 +18,7 @@ const (
 	lockPartly   = "probes were not attached all the time, or records were lost"
 	lockLong     = "waits longer than an observed time slice are not seen"
 	lockUnplaced = "the stacks of some threads that still waited could not be read"
+	lockSurveyed = "virtual threads were seen waiting too seldom to estimate how long all of them did"
 )
 
 // A lateWait is how many threads of a process waited for locks when probes came to it, at that time
@@ -96,7 +97,11 @@ func (e *Source) lockExtent(
 		miss(x.There-all, lockPartly)
 		miss(unplaced, lockUnplaced)
 		if c := events.Coverage; c != nil && math.IsInf(c.Within(), 1) {
-			x.Miss(0, lockPartly)
+			why := lockSurveyed
+			if c.Partial() {
+				why = lockPartly
+			}
+			x.Miss(0, why)
 		}
 		if w.EventSet(p).ByKind(profile.Locks).LacksLong(covered) {
 			x.Miss(0, lockLong)
