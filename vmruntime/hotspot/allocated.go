@@ -13,12 +13,12 @@ import (
 // ThreadMXBean.getThreadAllocatedBytes returns: what the VM has added up, and the used part of the
 // thread's allocation buffer (Thread::cooked_allocated_bytes in
 // src/hotspot/share/runtime/thread.cpp).
-func (p *Process) Allocated(mem vmruntime.Memory) ([]vmruntime.ThreadAllocation, error) {
+func (p *lister) Allocated(mem vmruntime.Memory) ([]vmruntime.ThreadAllocation, error) {
 	l := &p.layout
 	if !l.HasObjects || !l.Objects.HasAllocated {
 		return nil, errors.New("the JVM does not export how many bytes its threads have allocated")
 	}
-	reader := Process{memory: vmstructs.Reader{Mem: mem}, schema: p.schema}
+	reader := vm{memory: vmstructs.Reader{Mem: mem}, thread: p.thread}
 	addrs, err := reader.threads(vmruntime.MaxListedThreads)
 	if err != nil {
 		return nil, fmt.Errorf("list of threads: %w", err)

@@ -134,7 +134,7 @@ func (a *attribution) add(all, few *Process, site vmruntime.Site) {
 	default:
 		a.wrong++
 	}
-	if c, ok := few.codes.get(site.Version & codecache.VersionMask); ok &&
+	if c, ok := few.byVersion.get(site.Version & codecache.VersionMask); ok &&
 		!strings.HasPrefix(want, chainOf(c.nearest(site.PC))) {
 		a.nearest++
 	}

@@ -4,7 +4,7 @@ import "testing"
 
 type sized int
 
-func (s sized) bytes() int { return int(s) }
+func (s sized) Bytes() int { return int(s) }
 
 func TestCache(t *testing.T) {
 	c := newCache[int, sized](100)

@@ -69,7 +69,7 @@ func (r callReader) readRefs(reads []*callRead) error {
 	for i, s := range sites {
 		v := symbols[i]
 		s.callee = methodRef{class: untag(v[0]), name: untag(v[1]), signature: untag(v[2])}
-		if table := address(pools[i].loaded, r.schema.Pool.KlassArray); table != 0 {
+		if table := r.schema.Pool.KlassArray.Of(pools[i].loaded); table != 0 {
 			s.callee.loaded = table + vmstructs.WordSize*low(parts[i][0])
 		}
 	}
@@ -179,7 +179,6 @@ func (m *counting) unresolved() (sites []*callSite) {
 
 // Bounds on one search.
 const (
-	maxSupers       = 64       // classes above one; 20 is a lot
 	maxClassMethods = 8 << 10  // methods of one class; the JVM specification allows 65,535
 	maxSearched     = 32 << 10 // methods of all classes that one search looks at
 )
@@ -256,7 +255,7 @@ func (r *methodSearch) readTables(klasses []uint64) error {
 	for _, klass := range klasses {
 		pointers.Add(k.Super.At(klass), vmstructs.WordSize)
 		pointers.Add(k.Methods.At(klass), vmstructs.WordSize)
-		pointers.Add(address(klass, k.Defaults), vmstructs.WordSize)
+		pointers.Add(k.Defaults.Of(klass), vmstructs.WordSize)
 	}
 	if err := pointers.Read(r.Mem); err != nil {
 		return err
@@ -267,7 +266,7 @@ func (r *methodSearch) readTables(klasses []uint64) error {
 	}
 	for i := range klasses {
 		for j := range fields - 1 {
-			lengths.Add(address(array(i, j), r.schema.Pool.ArrayLength), 4)
+			lengths.Add(r.schema.Pool.ArrayLength.Of(array(i, j)), 4)
 		}
 	}
 	if err := lengths.Read(r.Mem); err != nil {
@@ -280,7 +279,7 @@ func (r *methodSearch) readTables(klasses []uint64) error {
 				n = 0
 			}
 			r.budget -= int(n)
-			arrays.Add(address(array(i, j), k.MethodArray), vmstructs.WordSize*n)
+			arrays.Add(k.MethodArray.Of(array(i, j)), vmstructs.WordSize*n)
 		}
 	}
 	if err := arrays.Read(r.Mem); err != nil {
@@ -304,7 +303,7 @@ func (r *methodSearch) readTables(klasses []uint64) error {
 			}
 		}
 	}
-	reads, err := r.follow(all, methodRound{r.pools})
+	reads, err := r.pooled(all)
 	if err != nil {
 		return err
 	}

@@ -345,7 +345,7 @@ func checkSearch(t *testing.T, p *Process, g *guestProfiles) {
 			asked[i].klass, _ = p.memory.Word(loaded[i])
 		}
 	}
-	found, err := newMethodSearch(klassReader{p.methodReader(), &p.schema.profile}).find(asked)
+	found, err := newMethodSearch(klassReader{p.methodReader(), &p.profiler.schema}).find(asked)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -51,11 +51,11 @@ func (c *calling) current(epoch uint32) bool {
 	return c.read && c.epoch == epoch && c.seen >= enoughSeen
 }
 
-// bytes is about how much memory c holds.
-func (c *calling) bytes() int {
+// Bytes is about how much memory c holds.
+func (c *calling) Bytes() int {
 	n := 300 + len(c.function) + len(c.signature)
 	if c.lines != nil {
-		n += c.lines.bytes()
+		n += c.lines.Bytes()
 	}
 	for _, name := range c.callees {
 		n += 144 + len(name.function) + len(name.signature)
@@ -100,13 +100,13 @@ func (r callReader) sites(reads []*callRead) error {
 	return r.readRefs(reads)
 }
 
-// readCode reads the bytecode, which is behind the ConstMethod. Native methods have none.
+// readCode reads the bytecode.
 func (r callReader) readCode(reads []*callRead) error {
 	var codes vmstructs.Batch
 	for _, m := range reads {
-		size := r.methodReader.schema.codeSize.Read(m.header)
+		addr, size := r.bytecodeOf(&m.methodRead)
 		m.bytecode = int(size)
-		codes.Add(m.methodRead.constMethod+r.methodReader.schema.constMethodSize, size)
+		codes.Add(addr, size)
 	}
 	if err := codes.Read(r.Mem); err != nil {
 		return err
@@ -133,7 +133,7 @@ func (r callReader) readCaches(reads []*callRead) error {
 	for _, m := range reads {
 		caches.Add(r.schema.Pool.Cache.At(m.pool), vmstructs.WordSize)
 		caches.Add(r.schema.Pool.Length.At(m.pool), 4)
-		caches.Add(address(m.pool, r.schema.Pool.ResolvedKlasses), vmstructs.WordSize)
+		caches.Add(r.schema.Pool.ResolvedKlasses.Of(m.pool), vmstructs.WordSize)
 	}
 	if err := caches.Read(r.Mem); err != nil {
 		return err

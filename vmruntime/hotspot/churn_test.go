@@ -70,7 +70,7 @@ type churn struct {
 
 // sites makes a site of every compilation that is there now.
 func (c *churn) sites() (all []vmruntime.Site) {
-	if err := c.codeCache.Walk(&c.schema.blob, func(blobs []codecache.Blob) error {
+	if err := c.codeCache.Walk(&c.codes.schema.blob, func(blobs []codecache.Blob) error {
 		for _, b := range blobs {
 			if c.compiled(&b) {
 				site := vmruntime.Site{Kind: vmruntime.Compiled, Version: b.Version(), PC: (b.Begin + b.End) / 2,
@@ -86,7 +86,7 @@ func (c *churn) sites() (all []vmruntime.Site) {
 }
 
 func (c *churn) check(site vmruntime.Site) {
-	c.codes = newCache[uint32, *code](codeBytes) // no memory of earlier lookups
+	c.byVersion = newCache[uint32, *code](codeBytes) // no memory of earlier lookups
 	c.versions = versionTable{}
 	frames, err := c.Lookup(site)
 	c.lookups++

@@ -36,11 +36,21 @@ func (c *Class) Fields() []Field { return c.fields }
 // arrays.
 func (c *Class) Field(offset uint64) (f Field, ok bool) { return fieldAt(c.fields, offset) }
 
+// fieldNamed returns a field of the class's objects.
+func (c *Class) fieldNamed(name string) (Field, bool) {
+	for _, f := range c.fields {
+		if f.Name == name {
+			return f, true
+		}
+	}
+	return Field{}, false
+}
+
 // InstanceSize is the size of the class's objects in bytes: 0 if they are arrays.
 func (c *Class) InstanceSize() uint64 { return c.shape.Size }
 
-// bytes is about how much memory c holds.
-func (c *Class) bytes() int {
+// Bytes is about how much memory c holds.
+func (c *Class) Bytes() int {
 	n := 160 + len(c.Name)
 	for _, fields := range [][]Field{c.fields, c.statics} {
 		for i := range fields {
@@ -65,13 +75,14 @@ func fieldAt(fields []Field, offset uint64) (f Field, ok bool) {
 
 // Bounds on classes.
 const (
+	maxSupers     = 64       // classes above one; 20 is a lot
 	classBytes    = 4 << 20  // bytes of memory that a Process keeps of them
 	maxFieldBytes = 64 << 10 // bytes of the field information of one
 )
 
 // Klass reads the class whose VM structure is at addr, as of a class epoch (see Site.Epoch).
 // ErrStale if classes were unloaded since; ErrMalformed if no class is there.
-func (p *Process) Klass(addr uint64, epoch uint32) (*Class, error) {
+func (p *heap) Klass(addr uint64, epoch uint32) (*Class, error) {
 	if !p.layout.HasObjects {
 		return nil, fmt.Errorf("class at %#x: objects of this JVM are not known: see Layout.Missing", addr)
 	}
@@ -110,7 +121,7 @@ func (p *Process) Klass(addr uint64, epoch uint32) (*Class, error) {
 
 // superclasses reads the heads of a class and its superclasses, up to one that is known or to the
 // last one.
-func (p *Process) superclasses(addr uint64, epoch uint32) (chain []klassHead, known *Class, err error) {
+func (p *heap) superclasses(addr uint64, epoch uint32) (chain []klassHead, known *Class, err error) {
 	for addr != 0 {
 		if class, ok := p.objects.classes.get(methodKey{addr: addr, epoch: epoch}); ok {
 			return chain, class, nil
@@ -130,7 +141,7 @@ func (p *Process) superclasses(addr uint64, epoch uint32) (chain []klassHead, kn
 }
 
 // readClass reads what a class adds to the one above it, if there is one.
-func (p *Process) readClass(head klassHead, above *Class) (*Class, error) {
+func (p *heap) readClass(head klassHead, above *Class) (*Class, error) {
 	class := &Class{Name: head.name, shape: head.shape}
 	if head.shape.Array {
 		return class, nil
@@ -170,8 +181,8 @@ func (p *Process) readClass(head klassHead, above *Class) (*Class, error) {
 
 // readFieldRecords reads the fields that a class itself declares, and the address of the constant
 // pool that names them.
-func (p *Process) readFieldRecords(klass uint64) (records []javaheap.FieldRecord, pool uint64, err error) {
-	s := &p.schema.object
+func (p *heap) readFieldRecords(klass uint64) (records []javaheap.FieldRecord, pool uint64, err error) {
+	s := &p.schema
 	object, err := p.memory.Bytes(klass, s.instanceSize())
 	if err != nil {
 		return nil, 0, err
@@ -193,15 +204,15 @@ func (p *Process) readFieldRecords(klass uint64) (records []javaheap.FieldRecord
 }
 
 // array reads the elements of an Array of the VM, which have size bytes each.
-func (p *Process) array(addr uint64, data vmstructs.Field, size uint64) ([]byte, error) {
+func (p *heap) array(addr uint64, data vmstructs.Field, size uint64) ([]byte, error) {
 	if addr == 0 {
 		return nil, nil
 	}
-	header, err := p.memory.Bytes(addr, p.schema.object.arrayLength.End())
+	header, err := p.memory.Bytes(addr, p.schema.arrayLength.End())
 	if err != nil {
 		return nil, err
 	}
-	n := size * p.schema.object.arrayLength.Read(header)
+	n := size * p.schema.arrayLength.Read(header)
 	if n > maxFieldBytes {
 		return nil, fmt.Errorf("array of %d bytes: %w", n, vmruntime.ErrMalformed)
 	}
@@ -210,7 +221,7 @@ func (p *Process) array(addr uint64, data vmstructs.Field, size uint64) ([]byte,
 
 // readFieldNames reads name and signature of each field, one after the other. Those that cannot be
 // read are empty.
-func (p *Process) readFieldNames(records []javaheap.FieldRecord, pool uint64) ([]string, error) {
+func (p *heap) readFieldNames(records []javaheap.FieldRecord, pool uint64) ([]string, error) {
 	var pointers vmstructs.Batch
 	slot := func(index uint32, injected bool) {
 		addr := uint64(0)
@@ -218,8 +229,8 @@ func (p *Process) readFieldNames(records []javaheap.FieldRecord, pool uint64) ([
 		case index > 1<<16-1: // no constant pool has as many
 		case !injected:
 			addr = p.methodReader().slot(pool, uint64(index))
-		case p.schema.object.vmSymbols != 0:
-			addr = p.schema.object.vmSymbols + vmstructs.WordSize*uint64(index)
+		case p.schema.vmSymbols != 0:
+			addr = p.schema.vmSymbols + vmstructs.WordSize*uint64(index)
 		}
 		pointers.Add(addr, poolSlot)
 	}

@@ -1,17 +1,17 @@
 package hotspot
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/vmprof-agent/vmprof-agent/vmruntime"
 	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot/vmstructs"
 )
 
-// Bounds on Methods. JVMs with 100,000 classes have been seen, some ten methods each.
+// Bounds on the list of classes. JVMs with 100,000 of them have been seen.
 const (
-	maxLoaders    = 1 << 17 // class loaders; every lambda of JDK 11 to 14 has one of its own
-	maxClasses    = 1 << 19
-	maxAllMethods = 1 << 21
+	maxLoaders = 1 << 17 // class loaders; every lambda of JDK 11 to 14 has one of its own
+	maxClasses = 1 << 19
 )
 
 // A classListSchema leads to all classes: a list of the loaders' data
@@ -38,84 +38,12 @@ func newClassListSchema(from *vmstructs.Tables) classListSchema {
 	return s
 }
 
-// Methods lists the methods of all classes: some tens of milliseconds per thousand classes, nearly
-// all of it for system calls. If classes are unloaded during that, it starts again; after three
-// attempts it returns ErrStale.
-func (p *Process) Methods() ([]uint64, error) {
-	s := &p.schema.classes
-	if err := p.schema.profile.Err(p.version.jdk); err != nil {
-		return nil, err
-	}
-	if len(s.lacks) > 0 {
-		return nil, fmt.Errorf("list methods: %w", (&vmstructs.Resolver{Missing: s.lacks}).Err())
-	}
-	const attempts = 3 // classes are unloaded in bursts, with long pauses between
-	for range attempts {
-		epoch := p.currentEpoch()
-		methods, err := p.listMethods(s)
-		if p.currentEpoch() != epoch {
-			continue
-		}
-		if err != nil {
-			return nil, fmt.Errorf("list methods: %w", err)
-		}
-		return methods, nil
-	}
-	return nil, fmt.Errorf("list methods: %w", vmruntime.ErrStale)
-}
-
-func (p *Process) listMethods(s *classListSchema) ([]uint64, error) {
-	classes, err := p.listClasses(s)
-	if err != nil {
-		return nil, err
-	}
-	k := &p.schema.profile.Klass
-	var pointers, lengths, arrays vmstructs.Batch
-	for _, c := range classes {
-		pointers.Add(s.layoutHelper.At(c), 4)
-		pointers.Add(k.Methods.At(c), vmstructs.WordSize)
-	}
-	if err := pointers.Read(p.memory.Mem); err != nil {
-		return nil, err
-	}
-	var lists []uint64
-	for i := range classes {
-		helper, ok := pointers.Word(2 * i)
-		list, ok2 := pointers.Word(2*i + 1)
-		if instances := int32(helper) > 0; ok && ok2 && instances && list != 0 {
-			lists = append(lists, list)
-			lengths.Add(p.schema.profile.Pool.ArrayLength.At(list), 4)
-		}
-	}
-	if err := lengths.Read(p.memory.Mem); err != nil {
-		return nil, err
-	}
-	sum := uint64(0)
-	for i, list := range lists {
-		n, ok := lengths.Word(i)
-		if !ok || n > maxClassMethods {
-			n = 0
-		}
-		if sum += n; sum > maxAllMethods {
-			return nil, fmt.Errorf("more than %d methods: %w", maxAllMethods, vmruntime.ErrMalformed)
-		}
-		arrays.Add(k.MethodArray.At(list), vmstructs.WordSize*n)
-	}
-	if err := arrays.Read(p.memory.Mem); err != nil {
-		return nil, err
-	}
-	methods := make([]uint64, 0, sum)
-	for i := range lists {
-		list, ok := arrays.Bytes(i)
-		for ; ok && len(list) >= vmstructs.WordSize; list = list[vmstructs.WordSize:] {
-			methods = append(methods, vmstructs.Number(list[:vmstructs.WordSize]))
-		}
-	}
-	return vmstructs.Distinct(methods), nil
-}
+// canListClasses is an error if the VM does not export its classes.
+func (p *heap) canListClasses() error { return (&vmstructs.Resolver{Missing: p.classList.lacks}).Err() }
 
 // listClasses follows the lists of all loaders side by side: each step of all of them is one batch.
-func (p *Process) listClasses(s *classListSchema) ([]uint64, error) {
+func (p *heap) listClasses() ([]uint64, error) {
+	s := &p.classList
 	head, err := p.memory.Word(s.head)
 	if err != nil {
 		return nil, err
@@ -167,4 +95,49 @@ func (p *Process) listClasses(s *classListSchema) ([]uint64, error) {
 		at = next
 	}
 	return classes, nil
+}
+
+// maxWellKnown is how many of the classes are read that the VM itself knows. JDK 25 has 120.
+const maxWellKnown = 256
+
+// wellKnown finds classes by their names among those that the VM itself knows, vmClasses::_klasses.
+// It is not exported how many there are: what is behind them is no class.
+func (p *heap) wellKnown(names ...string) ([]uint64, error) {
+	first := p.schema.wellKnown
+	if first == 0 {
+		return nil, errors.New("the VM does not export its classes")
+	}
+	var words vmstructs.Batch
+	end := first + maxWellKnown*vmstructs.WordSize
+	for at := first; at < end; at = nextPage(at) {
+		words.Add(at, min(nextPage(at), end)-at)
+	}
+	if err := words.Read(p.memory.Mem); err != nil {
+		return nil, err
+	}
+	var klasses []uint64
+	for i := range words.Ranges {
+		b, ok := words.Bytes(i)
+		for ; ok && len(b) >= vmstructs.WordSize; b = b[vmstructs.WordSize:] {
+			if klass := vmstructs.Number(b[:vmstructs.WordSize]); klass != 0 && klass%vmstructs.WordSize == 0 {
+				klasses = append(klasses, klass)
+			}
+		}
+	}
+	heads, err := p.readHeads(vmstructs.Distinct(klasses))
+	if err != nil {
+		return nil, err
+	}
+	found := make([]uint64, len(names))
+	for i, name := range names {
+		for _, klass := range klasses {
+			if heads[klass].symbol == name {
+				found[i] = klass
+			}
+		}
+		if found[i] == 0 {
+			return nil, fmt.Errorf("no class %s: %w", name, vmruntime.ErrMalformed)
+		}
+	}
+	return found, nil
 }

@@ -26,12 +26,12 @@ func newClassGuest() (p *Process, last, tail []byte) {
 	at := func(offset uint32, width uint8) vmstructs.Field {
 		return vmstructs.Field{Offset: offset, Width: width, Known: true}
 	}
-	p = &Process{schema: &schema{}, version: version{jdk: 17}}
-	p.memory.Mem = m.Memory()
-	p.schema.classes = classListSchema{
+	p = bareProcess(m.Memory())
+	p.version.jdk = 17
+	p.classList = classListSchema{
 		head: head, next: at(next, 8), first: at(first, 8), nextClass: at(nextClass, 8), layoutHelper: at(helper, 4),
 	}
-	s := &p.schema.profile
+	s := &p.profiler.schema
 	s.Klass.Methods, s.Klass.MethodArray, s.Pool.ArrayLength = at(methods, 8), at(8, 8), at(0, 4)
 	return p, m.Data[second-m.Base:][:8], m.Data[b-m.Base:][:8]
 }
@@ -48,7 +48,7 @@ func TestMethods(t *testing.T) {
 // Lists that lead back into themselves end, with an error.
 func TestMethodsMalformed(t *testing.T) {
 	p, loader, class := newClassGuest()
-	head, err := p.memory.Word(p.schema.classes.head)
+	head, err := p.memory.Word(p.classList.head)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -68,8 +68,8 @@ func TestMethodsMalformed(t *testing.T) {
 		}
 		clear(at.of)
 	}
-	p.schema.classes.first = vmstructs.Field{}
-	p.schema.classes.lacks = []string{"ClassLoaderData._klasses"}
+	p.classList.first = vmstructs.Field{}
+	p.classList.lacks = []string{"ClassLoaderData._klasses"}
 	if _, err := p.Methods(); err == nil || !strings.Contains(err.Error(), "ClassLoaderData._klasses") {
 		t.Errorf("%v", err)
 	}

@@ -25,9 +25,9 @@ type code struct {
 	introduced bool                  // Process.callers knows the methods
 }
 
-// bytes is about how much memory c holds. It shares the methods with others, but may be the last one
+// Bytes is about how much memory c holds. It shares the methods with others, but may be the last one
 // that has their lines.
-func (c *code) bytes() int {
+func (c *code) Bytes() int {
 	n := 384
 	if c.scopes != nil {
 		n += 8*len(c.scopes.Positions) + 12*len(c.scopes.Scopes) + 16*len(c.scopes.Methods)
@@ -49,7 +49,7 @@ const maxInlinedMethods = 4096
 // readCode reads the compilation that pc is in, if it is still that version, with methods as of
 // then. ErrStale if another version is there now, or none; also if the code changed while it was
 // read: then nothing that was read is used.
-func (p *Process) readCode(version uint32, pc uint64, at methodsAt) (*code, error) {
+func (p *codes) readCode(version uint32, pc uint64, at methodsAt) (*code, error) {
 	addr, header, err := p.codeCache.FindHeader(pc, p.headerSize())
 	if err != nil {
 		return nil, err
@@ -76,7 +76,7 @@ func (p *Process) readCode(version uint32, pc uint64, at methodsAt) (*code, erro
 
 // readHeader reads the header of the nmethod at addr. ErrStale if it is not that version, or not an
 // nmethod.
-func (p *Process) readHeader(addr uint64, version uint32) ([]byte, codecache.Blob, error) {
+func (p *codes) readHeader(addr uint64, version uint32) ([]byte, codecache.Blob, error) {
 	header, err := p.memory.Bytes(addr, p.headerSize())
 	if err != nil {
 		return nil, codecache.Blob{}, err
@@ -86,11 +86,11 @@ func (p *Process) readHeader(addr uint64, version uint32) ([]byte, codecache.Blo
 }
 
 // headerSize is how many bytes of an nmethod have all that is read of its header.
-func (p *Process) headerSize() uint64 { return max(p.schema.blob.Header, p.schema.scopes.Header()) }
+func (p *codes) headerSize() uint64 { return max(p.schema.blob.Header, p.schema.scopes.Header()) }
 
 // decodeHeader decodes the header of the nmethod at addr. ErrStale if it is not that version, or
 // not an nmethod.
-func (p *Process) decodeHeader(addr uint64, header []byte, version uint32) (codecache.Blob, error) {
+func (p *codes) decodeHeader(addr uint64, header []byte, version uint32) (codecache.Blob, error) {
 	b, err := p.schema.blob.Decode(addr, header)
 	if err != nil {
 		return codecache.Blob{}, err
@@ -107,7 +107,7 @@ func (p *Process) decodeHeader(addr uint64, header []byte, version uint32) (code
 }
 
 // decode reads what the header leads to: debug information, and the names of all methods in it.
-func (p *Process) decode(header []byte, b codecache.Blob, at methodsAt) (*code, error) {
+func (p *codes) decode(header []byte, b codecache.Blob, at methodsAt) (*code, error) {
 	c := &code{begin: b.Begin, end: b.End, frameComplete: b.FrameComplete, tier: b.Tier(), method: b.Method, blob: b,
 		bias: p.version.unsigned5Bias()}
 	addrs := []uint64{b.Method}
@@ -174,11 +174,11 @@ func (c *code) frames(pc uint64, exact bool) []vmruntime.Frame {
 }
 
 // Place identifies what is known of a place in a compilation that was read.
-func (p *Process) Place(site vmruntime.Site) (place uint64, ok bool) {
+func (p *codes) Place(site vmruntime.Site) (place uint64, ok bool) {
 	if site.Kind != vmruntime.Compiled {
 		return 0, false
 	}
-	c, ok := p.codes.get(site.Version & codecache.VersionMask)
+	c, ok := p.byVersion.get(site.Version & codecache.VersionMask)
 	if !ok || !c.contains(site.PC) {
 		return 0, false
 	}

@@ -39,7 +39,7 @@ func codelist(t *testing.T, vm *jvm) map[uint32]listed {
 		level, _ := strconv.Atoi(m[2])
 		all[uint32(id)] = listed{
 			version: uint32(id), level: level,
-			function:  className(strings.ReplaceAll(m[3], ".", "/")) + "." + m[4],
+			function:  ClassName([]byte(strings.ReplaceAll(m[3], ".", "/"))) + "." + m[4],
 			signature: m[5],
 			blob:      hex(m[6]), begin: hex(m[7]), end: hex(m[8]),
 		}
@@ -59,7 +59,7 @@ func TestCodelist(t *testing.T) {
 			before := codelist(t, vm)
 			p := vm.attach(t)
 			walked := make(map[uint32]codecache.Blob)
-			if err := p.codeCache.Walk(&p.schema.blob, func(blobs []codecache.Blob) error {
+			if err := p.codeCache.Walk(&p.codes.schema.blob, func(blobs []codecache.Blob) error {
 				for _, b := range blobs {
 					if p.compiled(&b) {
 						walked[b.CompileID] = b
@@ -173,7 +173,7 @@ func stubName(name string) *regexp.Regexp {
 func TestInterpreterCodelets(t *testing.T) {
 	for name := range recordings {
 		p := loadRecording(t, name+".gz").attach(t, nil)
-		codelets, err := codecache.ReadCodelets(p.memory, &p.schema.stubs)
+		codelets, err := codecache.ReadCodelets(p.memory, &p.codes.schema.stubs)
 		if err != nil {
 			t.Fatal(err)
 		}

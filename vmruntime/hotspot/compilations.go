@@ -9,8 +9,6 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot/vmstructs"
 )
 
-var _ vmruntime.CallCounter = (*Process)(nil)
-
 // codeInUse is the state of an nmethod that new calls enter; all others are on the way out, or in.
 const codeInUse = 0
 
@@ -18,7 +16,7 @@ const codeInUse = 0
 const noEntryBCI = -1
 
 // Compilations visits all compilations in the code cache, wrappers of native methods included.
-func (p *Process) Compilations(visit func(vmruntime.Compilation) bool) error {
+func (p *codes) Compilations(visit func(vmruntime.Compilation) bool) error {
 	heaps, shift, err := codecache.ReadHeaps(p.memory, &p.schema.cache) // what is in use of them has changed
 	if err != nil {
 		return fmt.Errorf("code cache: %w", err)
@@ -43,7 +41,7 @@ func (p *Process) Compilations(visit func(vmruntime.Compilation) bool) error {
 }
 
 // Compilation describes the one that a compiled site is in.
-func (p *Process) Compilation(site vmruntime.Site) (vmruntime.Compilation, error) {
+func (p *codes) Compilation(site vmruntime.Site) (vmruntime.Compilation, error) {
 	if site.Kind != vmruntime.Compiled {
 		return vmruntime.Compilation{}, fmt.Errorf("site of kind %d: %w", site.Kind, vmruntime.ErrUnknown)
 	}
@@ -60,8 +58,8 @@ func (p *Process) Compilation(site vmruntime.Site) (vmruntime.Compilation, error
 
 // Current returns the compilation that calls of each method enter now. It is read through the
 // method itself (Method::_code), which knows no other.
-func (p *Process) Current(methods []uint64) (map[uint64]vmruntime.Compilation, error) {
-	at := p.schema.method.code
+func (p *codes) Current(methods []uint64) (map[uint64]vmruntime.Compilation, error) {
+	at := p.method.code
 	if !at.Known {
 		return nil, nil
 	}
@@ -102,7 +100,7 @@ func (p *Process) Current(methods []uint64) (map[uint64]vmruntime.Compilation, e
 	return current, nil
 }
 
-func (p *Process) describe(b *codecache.Blob) vmruntime.Compilation {
+func (p *codes) describe(b *codecache.Blob) vmruntime.Compilation {
 	c := vmruntime.Compilation{
 		Addr: b.Addr, Begin: b.Begin, End: b.End,
 		Entry: b.Entry, VerifiedEntry: b.Verified,
@@ -121,7 +119,7 @@ func (p *Process) describe(b *codecache.Blob) vmruntime.Compilation {
 }
 
 // Scopes is what is inlined at a compiled site, innermost first.
-func (p *Process) Scopes(site vmruntime.Site) ([]vmruntime.Scope, error) {
+func (p *codes) Scopes(site vmruntime.Site) ([]vmruntime.Scope, error) {
 	c, err := p.codeAt(site)
 	if err != nil {
 		return nil, err
@@ -131,35 +129,27 @@ func (p *Process) Scopes(site vmruntime.Site) ([]vmruntime.Scope, error) {
 
 // codeAt returns the decoded compilation that a site is in, and remembers the names of its methods
 // for Profiles.
-func (p *Process) codeAt(site vmruntime.Site) (*code, error) {
+func (p *codes) codeAt(site vmruntime.Site) (*code, error) {
 	if site.Kind != vmruntime.Compiled {
 		return nil, fmt.Errorf("site of kind %d: %w", site.Kind, vmruntime.ErrUnknown)
 	}
 	version := site.Version & codecache.VersionMask
-	c, ok := p.codes.get(version)
+	c, ok := p.byVersion.get(version)
 	if !ok || !c.contains(site.PC) {
 		var err error
 		if c, err = p.readCurrent(version, site); err != nil {
 			return nil, err
 		}
-		p.codes.add(version, c)
+		p.byVersion.add(version, c)
 	}
 	if !c.introduced {
 		c.introduced = true
-		p.introduce(c.method, c.own.source)
+		p.introduce(c.method, c.own.function, c.own.signature)
 		for i, from := range c.methods {
-			p.introduce(c.scopes.Methods[i], from.source)
+			p.introduce(c.scopes.Methods[i], from.function, from.signature)
 		}
 	}
 	return c, nil
-}
-
-// introduce remembers who a method is, so that Profiles notices when another one lies at its
-// address.
-func (p *Process) introduce(method uint64, from *source) {
-	if _, ok := p.callers.get(method); !ok {
-		p.callers.add(method, &calling{function: from.function, signature: from.signature})
-	}
 }
 
 // places is the chain of frames, without names.

@@ -80,7 +80,7 @@ func (r callReader) objects(list []*counting) error {
 			}
 			budget -= size
 			objects.Add(m.data, size)
-			objects.Add(address(m.counters, s.CountersInvocations), 4)
+			objects.Add(s.CountersInvocations.Of(m.counters), 4)
 			read = append(read, m)
 		}
 		if err := objects.Read(r.Mem); err != nil {
@@ -110,7 +110,7 @@ func (r callReader) early(list []*counting) error {
 	for _, m := range list {
 		addr := uint64(0)
 		if m.object == nil {
-			addr = address(m.counters, s.CountersInvocations)
+			addr = s.CountersInvocations.Of(m.counters)
 		}
 		counters.Add(addr, 4)
 	}
@@ -123,14 +123,6 @@ func (r callReader) early(list []*counting) error {
 		}
 	}
 	return nil
-}
-
-// address is that of a field of the object at addr, 0 if there is none.
-func address(addr uint64, f vmstructs.Field) uint64 {
-	if addr == 0 || !f.Known {
-		return 0
-	}
-	return f.At(addr)
 }
 
 // decode takes the counts out of the MethodData, if it is whole.
@@ -155,13 +147,13 @@ const (
 // Counts reads what was counted in these methods, as numbers only, of those that ran: three
 // microseconds each. They are read one chunk after the other, so that numbers of different methods
 // are of different moments: took is from the first to the last one.
-func (p *Process) Counts(methods []uint64) (_ []vmruntime.MethodCounts, took time.Duration, _ error) {
-	s := &p.schema.profile
+func (p *profiler) Counts(methods []uint64) (_ []vmruntime.MethodCounts, took time.Duration, _ error) {
+	s := &p.schema
 	if err := s.Err(p.version.jdk); err != nil {
 		return nil, 0, err
 	}
 	if p.decoder == nil {
-		p.decoder = calldata.NewDecoder(p.memory, &p.schema.flags, &p.schema.profile.Tags, p.version.jdk)
+		p.decoder = calldata.NewDecoder(p.memory, &p.flags, &p.schema.Tags, p.version.jdk)
 	}
 	r := callReader{p.methodReader(), s}
 	counted, young, err := r.executed(methods)
@@ -248,4 +240,37 @@ func (m *counting) numbers(s *calldata.Schema) vmruntime.MethodCounts {
 		c.Sites = append(c.Sites, counts)
 	}
 	return c
+}
+
+// Traps reads the counts of uncommon traps in methods, from their MethodData.
+func (p *profiler) Traps(methods []uint64) (map[uint64]vmruntime.Traps, error) {
+	s := &p.schema
+	size := s.Traps.Length()
+	if size == 0 || !s.MethodData.Known {
+		return nil, nil
+	}
+	methods = vmstructs.Distinct(methods)
+	var pointers, objects vmstructs.Batch
+	for _, m := range methods {
+		pointers.Add(s.MethodData.At(m), vmstructs.WordSize)
+	}
+	if err := pointers.Read(p.memory.Mem); err != nil {
+		return nil, fmt.Errorf("uncommon traps: %w", err)
+	}
+	for i := range methods {
+		data, _ := pointers.Word(i)
+		objects.Add(data, size)
+	}
+	if err := objects.Read(p.memory.Mem); err != nil {
+		return nil, fmt.Errorf("uncommon traps: %w", err)
+	}
+	found := make(map[uint64]vmruntime.Traps)
+	for i, m := range methods {
+		if object, ok := objects.Bytes(i); ok {
+			if traps, ok := s.Traps.Decode(m, object); ok {
+				found[m] = traps
+			}
+		}
+	}
+	return found, nil
 }

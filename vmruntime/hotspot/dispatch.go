@@ -38,12 +38,12 @@ func (d dispatch) key(epoch uint32) dispatchKey {
 // A dispatchTarget is a method, 0 if it could not be found.
 type dispatchTarget uint64
 
-func (dispatchTarget) bytes() int { return 80 }
+func (dispatchTarget) Bytes() int { return 80 }
 
 // A klassName is the name of a class as in Java source.
 type klassName string
 
-func (n klassName) bytes() int { return 80 + len(n) }
+func (n klassName) Bytes() int { return 80 + len(n) }
 
 // A klassReader finds receivers' methods, many at a time.
 type klassReader struct {
@@ -97,7 +97,7 @@ func (r klassReader) readHolders(reads []klassRead) error {
 	for _, d := range reads {
 		asked = append(asked, d.Method)
 	}
-	methods, err := r.follow(asked, methodRound{r.pools})
+	methods, err := r.pooled(asked)
 	if err != nil {
 		return err
 	}
@@ -120,7 +120,7 @@ func (r klassReader) readVtables(reads []klassRead) error {
 	for _, d := range reads {
 		headers.Add(k.VtableLength.At(d.klass), 4)
 		headers.Add(k.ItableLength.At(d.klass), 4)
-		headers.Add(address(d.Method, r.schema.VtableIndex), 4)
+		headers.Add(r.schema.VtableIndex.Of(d.Method), 4)
 	}
 	if err := headers.Read(r.Mem); err != nil {
 		return err
@@ -221,7 +221,7 @@ func itableFind(table []byte, iface uint64) (offset uint32, end bool) {
 	return 0, false
 }
 
-// Memory that a Process keeps of receivers at most: methods that calls lead to, and names of
+// Memory that a profiler keeps of receivers at most: methods that calls lead to, and names of
 // classes.
 const (
 	dispatchBytes = 2 << 20
@@ -232,15 +232,15 @@ const (
 type receiverTable struct {
 	schema *calldata.Schema
 	epoch  uint32
-	*Process
+	*profiler
 	names map[uint64]string
 }
 
 // readReceivers looks methods up that are not known in this epoch, and names classes.
-func (p *Process) readReceivers(
+func (p *profiler) readReceivers(
 	asked []dispatch, klasses []uint64, epoch uint32, search *methodSearch,
 ) (receiverTable, error) {
-	table := receiverTable{schema: &p.schema.profile, epoch: epoch, Process: p, names: make(map[uint64]string)}
+	table := receiverTable{schema: &p.schema, epoch: epoch, profiler: p, names: make(map[uint64]string)}
 	targets, err := search.targets(asked)
 	if err != nil {
 		return table, err
@@ -275,34 +275,4 @@ func (t receiverTable) receiver(site *callSite, row calldata.ReceiverRow) vmrunt
 		target = uint64(found)
 	}
 	return vmruntime.Receiver{Class: t.names[row.Klass], Klass: row.Klass, Count: row.Count, Target: target}
-}
-
-// klassNames reads the names of classes. Those that cannot be read are absent.
-func (r methodReader) klassNames(klasses []uint64) (map[uint64]string, error) {
-	var pointers vmstructs.Batch
-	for _, klass := range klasses {
-		pointers.Add(r.schema.klassName.At(klass), vmstructs.WordSize)
-	}
-	if err := pointers.Read(r.Mem); err != nil {
-		return nil, err
-	}
-	names := make(map[uint64]uint64, len(klasses))
-	var addrs []uint64
-	for i, klass := range klasses {
-		if symbol, ok := pointers.Word(i); ok {
-			names[klass] = symbol
-			addrs = append(addrs, symbol)
-		}
-	}
-	symbols, err := r.symbols(addrs)
-	if err != nil {
-		return nil, err
-	}
-	found := make(map[uint64]string, len(klasses))
-	for klass, symbol := range names {
-		if name, ok := symbols[symbol]; ok {
-			found[klass] = className(name)
-		}
-	}
-	return found, nil
 }

@@ -35,7 +35,7 @@ func (o offsets) contains(offset int32) bool {
 }
 
 // readScopes reads the debug information of b, and the evidence on its instructions.
-func (p *Process) readScopes(b codecache.Blob, header []byte) (raw debuginfo.RawScopes, e evidence, err error) {
+func (p *codes) readScopes(b codecache.Blob, header []byte) (raw debuginfo.RawScopes, e evidence, err error) {
 	maps, checks := p.oopMaps(header), table{}
 	needs := []vmstructs.Need{p.schema.scopes.Need(b.Addr, header, &raw, &err), maps.needCount}
 	if size := b.End - b.Begin; b.Tier() == vmruntime.TierC2 && runtime.GOARCH == "amd64" && size <= maxScannedCode &&
@@ -97,7 +97,7 @@ func (t *table) needEntries(b *vmstructs.Batch) func() {
 }
 
 // weigh finds out what t's positions say, and what else is known of the instructions of b.
-func (p *Process) weigh(t *debuginfo.Table, b codecache.Blob, known evidence) error {
+func (p *codes) weigh(t *debuginfo.Table, b codecache.Blob, known evidence) error {
 	safepoints := known.safepoints
 	t.Complete = p.complete
 	if p.safepointsOnly {
@@ -134,7 +134,7 @@ func (p *Process) weigh(t *debuginfo.Table, b codecache.Blob, known evidence) er
 // safepoints are the offsets in a compilation that have a map of the references there; nil if they
 // are not known. They are what is recorded without DebugNonSafepoints, or while an agent of JVMTI
 // asked for compiled methods to be announced.
-func (p *Process) safepoints(header []byte) (offsets, error) {
+func (p *codes) safepoints(header []byte) (offsets, error) {
 	maps := p.oopMaps(header)
 	if err := p.memory.Gather(maps.needCount); err != nil {
 		return nil, err
@@ -146,7 +146,7 @@ func (p *Process) safepoints(header []byte) (offsets, error) {
 }
 
 // oopMaps is the table of the maps of references of a compilation.
-func (p *Process) oopMaps(header []byte) table {
+func (p *codes) oopMaps(header []byte) table {
 	s := &p.schema.scopes
 	set := s.OopMaps.Read(header)
 	if set == 0 || !s.OopMapCount.Known || s.OopMapsHeader != oopMapPair {
@@ -174,7 +174,7 @@ const (
 )
 
 // marks finds instructions that check something, with the scope of what they check.
-func (p *Process) marks(t *debuginfo.Table, b codecache.Blob, known evidence) (marks []debuginfo.Position, err error) {
+func (p *codes) marks(t *debuginfo.Table, b codecache.Blob, known evidence) (marks []debuginfo.Position, err error) {
 	traps, err := p.traps(t, b, known.instructions)
 	if err != nil {
 		return nil, err
@@ -199,7 +199,7 @@ func (p *Process) marks(t *debuginfo.Table, b codecache.Blob, known evidence) (m
 }
 
 // traps says of each position whether the code is left for the interpreter there.
-func (p *Process) traps(t *debuginfo.Table, b codecache.Blob, instructions []byte) ([]bool, error) {
+func (p *codes) traps(t *debuginfo.Table, b codecache.Blob, instructions []byte) ([]bool, error) {
 	called := make([]uint64, len(t.Positions)) // what is called before a position; 0 if nothing is
 	for i, at := range t.Positions {
 		if to, ok := calledBefore(instructions, b.Begin, at.Offset); ok && at.Scope != debuginfo.NoScope {
@@ -220,7 +220,7 @@ func (p *Process) traps(t *debuginfo.Table, b codecache.Blob, instructions []byt
 
 // findTrap looks for the stub that leaves C2's code for the interpreter among what a compilation
 // calls. There is one in a VM.
-func (p *Process) findTrap(called []uint64) error {
+func (p *codes) findTrap(called []uint64) error {
 	const most = 256 // look-ups; most compilations call it first or second
 	for _, addr := range called[:min(len(called), most)] {
 		if p.trap != 0 {

@@ -7,26 +7,22 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot/calldata"
 )
 
-var _ vmruntime.FlowReader = (*Process)(nil)
-
 // Flow reads a method's bytecode, and the counts of its branches in its MethodData: some ten
 // microseconds.
-func (p *Process) Flow(method uint64) (*vmruntime.MethodFlow, error) {
-	s := &p.schema.profile
+func (p *profiler) Flow(method uint64) (*vmruntime.MethodFlow, error) {
+	s := &p.schema
 	if err := s.Err(p.version.jdk); err != nil {
 		return nil, err
 	}
 	r := callReader{p.methodReader(), s}
-	reads, err := r.follow([]uint64{method})
+	reads, err := r.located([]uint64{method})
 	if err != nil {
 		return nil, fmt.Errorf("bytecode: %w", err)
 	}
 	if len(reads) != 1 || !reads[0].ok {
 		return nil, fmt.Errorf("bytecode of the method at %#x: %w", method, vmruntime.ErrUnknown)
 	}
-	layout := r.methodReader.schema
-	size := layout.codeSize.Read(reads[0].header) & 0xffff
-	code, err := p.memory.Bytes(reads[0].constMethod+layout.constMethodSize, size)
+	code, err := p.memory.Bytes(r.bytecodeOf(&reads[0]))
 	if err != nil {
 		return nil, fmt.Errorf("bytecode of the method at %#x: %w", method, err)
 	}
@@ -36,7 +32,7 @@ func (p *Process) Flow(method uint64) (*vmruntime.MethodFlow, error) {
 	}
 	flow := &vmruntime.MethodFlow{Blocks: blocks, Writes: calldata.Writes(code)}
 	if p.decoder == nil {
-		p.decoder = calldata.NewDecoder(p.memory, &p.schema.flags, &p.schema.profile.Tags, p.version.jdk)
+		p.decoder = calldata.NewDecoder(p.memory, &p.flags, &p.schema.Tags, p.version.jdk)
 	}
 	c := &counting{calling: &calling{}, method: method}
 	list := []*counting{c}

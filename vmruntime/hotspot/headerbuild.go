@@ -63,8 +63,8 @@ var errNoEvidence = errors.New("no thread's object can be read")
 // layoutHeader says what is in an object's header: the first form by which the object of a thread
 // is a thread. Where the VM leaves one form only, and nothing can be seen that is against it, it is
 // that. ErrStarting if no thread has an object yet.
-func (p *Process) layoutHeader(flags vmstructs.FlagValues) error {
-	s, l := &p.schema.object, &p.layout.Objects
+func (p *heap) layoutHeader(flags vmstructs.FlagValues) error {
+	s, l := &p.schema, &p.layout.Objects
 	forms := s.headerForms(flags)
 	if len(forms) == 0 {
 		return errors.New("the VM does not export where an object has its class")
@@ -98,7 +98,7 @@ const threadClass = "java/lang/Thread"
 
 // checkHeader reads the classes of threads' objects: one of them must be a thread. errNoEvidence if
 // none can be read.
-func (p *Process) checkHeader() error {
+func (p *heap) checkHeader() error {
 	const attempts = 3 // threads come and go, objects move
 	against := errNoEvidence
 	for range attempts {
@@ -122,7 +122,7 @@ func (p *Process) checkHeader() error {
 }
 
 // checkThread is an error unless an object is a thread.
-func (p *Process) checkThread(object uint64) error {
+func (p *heap) checkThread(object uint64) error {
 	header, err := p.memory.Bytes(object, p.layout.Objects.HeaderSize())
 	if err != nil {
 		return fmt.Errorf("%w: %w", errNoEvidence, err)
@@ -153,7 +153,7 @@ func (p *Process) checkThread(object uint64) error {
 
 // threadObjects returns the objects of some threads, and notes whether threads have handles of
 // them. ErrStarting if there is none yet.
-func (p *Process) threadObjects() (found []uint64, err error) {
+func (p *heap) threadObjects() (found []uint64, err error) {
 	l := &p.layout.Objects
 	threads, err := p.threads(maxThreads)
 	if err != nil {

@@ -115,7 +115,7 @@ func TestHeaderIsChecked(t *testing.T) {
 func TestHeaderContradicted(t *testing.T) {
 	for _, name := range []string{"testdata/objects17.gz", "testdata/objects25.gz"} {
 		r := loadRecording(t, name)
-		base := r.attach(t, nil).schema.object.klassBase
+		base := r.attach(t, nil).heap.schema.klassBase
 		r.memory().At(base, vmstructs.WordSize)[2]++ // 64 KiB on
 		l := r.attach(t, nil).Layout()
 		if missing := strings.Join(l.Missing, " "); l.HasObjects || l.Objects != (javaheap.ObjectLayout{}) ||
@@ -129,7 +129,7 @@ func TestHeaderContradicted(t *testing.T) {
 // that looks like none may be one of these. JDK 11 is like that.
 func TestHeaderUnderArchive(t *testing.T) {
 	r := loadRecording(t, "testdata/objects17.gz")
-	schema := r.attach(t, nil).schema.object
+	schema := r.attach(t, nil).heap.schema
 	r.memory().At(schema.klassBase, vmstructs.WordSize)[2]++
 	for _, bound := range []uint64{schema.archiveLow, schema.archiveHigh} {
 		clear(r.memory().At(bound, vmstructs.WordSize))

@@ -13,7 +13,7 @@ import (
 
 // InlineTree is what was inlined where in a compilation. It is made once for each that Lookup
 // remembers.
-func (p *Process) InlineTree(of vmruntime.Compilation) (*vmruntime.InlineTree, error) {
+func (p *codes) InlineTree(of vmruntime.Compilation) (*vmruntime.InlineTree, error) {
 	c, err := p.codeAt(vmruntime.Site{
 		Kind: vmruntime.Compiled, Version: of.Version, PC: of.Begin, Epoch: p.currentEpoch(), Exact: true,
 	})
@@ -32,8 +32,8 @@ func (p *Process) InlineTree(of vmruntime.Compilation) (*vmruntime.InlineTree, e
 
 // PassingTree is InlineTree, of which nothing is remembered: for a look at many compilations.
 // Methods are not checked for being what they were.
-func (p *Process) PassingTree(of vmruntime.Compilation) (*vmruntime.InlineTree, error) {
-	if c, ok := p.codes.get(of.Version & codecache.VersionMask); ok && c.contains(of.Begin) {
+func (p *codes) PassingTree(of vmruntime.Compilation) (*vmruntime.InlineTree, error) {
+	if c, ok := p.byVersion.get(of.Version & codecache.VersionMask); ok && c.contains(of.Begin) {
 		return p.InlineTree(of)
 	}
 	header, b, err := p.readHeader(of.Addr, of.Version)
@@ -120,7 +120,7 @@ const (
 // methods return to. Debug information alone does not distinguish them from places where a null
 // check may fail, or a trap leaves the code for the interpreter: those have the bytecode index of a
 // call, too, when the callee was compiled into its caller. Nil if it cannot be found out.
-func (p *Process) madeCalls(of vmruntime.Compilation, c *code) (map[int32]bool, error) {
+func (p *codes) madeCalls(of vmruntime.Compilation, c *code) (map[int32]bool, error) {
 	size := of.End - of.Begin
 	if runtime.GOARCH != "amd64" || c.scopes == nil || size > maxCodeBytes {
 		return nil, nil
@@ -151,7 +151,7 @@ func (p *Process) madeCalls(of vmruntime.Compilation, c *code) (map[int32]bool, 
 
 // leadsToJava reports whether a call of an address ends in a Java method: in its code, or in a stub
 // that finds it.
-func (p *Process) leadsToJava(to uint64) bool {
+func (p *codes) leadsToJava(to uint64) bool {
 	// Where the code cache has several parts, stubs are in that of the interpreter; but for some
 	// that are made late and found no room there, which are those on the way to a method.
 	if h := p.codeCache.HeapOf(to); len(p.codeCache.Heaps) > 1 && h != nil &&
@@ -170,7 +170,7 @@ func (p *Process) leadsToJava(to uint64) bool {
 
 // blobAt returns what is at an address in the code cache. Stubs stay where they are as long as the
 // VM lives.
-func (p *Process) blobAt(pc uint64) (name string, kind codecache.Kind, err error) {
+func (p *codes) blobAt(pc uint64) (name string, kind codecache.Kind, err error) {
 	if name, known := p.stubAt[pc]; known {
 		return name, codecache.KindOf(name), nil
 	}

@@ -93,19 +93,19 @@ import (
 //	9    Thread::_thr_current came.
 //	     In Process.layoutThreadIDs.
 //	10   Threads moved from the linked list Threads::_thread_list to ThreadsSMRSupport::_java_thread_list.
-//	     In Process.threads, Process.linkedThreads.
+//	     In vm.threads, vm.linkedThreads.
 //	16   JavaThread::_threadObj became an OopHandle at about this release. Where it points to shows it.
-//	     In Process.threadObjects.
+//	     In heap.threadObjects.
 //	16   ObjectMonitor::_object became a WeakHandle (JDK-8247281).
 //	     In version.monitorHandles.
 //	16   Stubs for upcalls came. No table says where their frames keep the anchor up to JDK 24.
 //	     In firstUpcallField, findText.
 //	21   Virtual threads came. JavaThread._cont_entry and ContinuationEntry._return_pc are not exported yet.
-//	     In firstLoom, Process.layoutLoom, newThreadSchema.
+//	     In firstLoom, lister.layoutLoom, newThreadSchema.
 //	>21  StackChunk.argsize became StackChunk.bottom.
-//	     In Process.chunkLayout.
+//	     In lister.chunkLayout.
 //	28   ContinuationEntry._parent and StubRoutines._cont_returnBarrier are exported.
-//	     In Process.chunkLayout, Process.returnBarrier.
+//	     In lister.chunkLayout, lister.barrier.
 //	28   JavaThreadState lost its states in between: _thread_in_Java is 4. It was 8.
 //	     In newThreadSchema, usualInJava.
 //
@@ -119,9 +119,9 @@ import (
 //	15   UseAdaptiveGCBoundary, by which Parallel moved the boundary of its generations, is gone.
 //	     In javaheap.parallel.
 //	>11  The bounds of the archive of classes (CDS) are exported.
-//	     In Process.archiveBounds, Process.checkThread.
+//	     In heap.archiveBounds, heap.checkThread.
 //	21   The fields of a class are an UNSIGNED5 stream, _fieldinfo_stream. They were an array of 16-bit numbers.
-//	     In Process.readFieldRecords, javaheap.ParseFieldStream, javaheap.ParseFieldArray.
+//	     In heap.readFieldRecords, javaheap.ParseFieldStream, javaheap.ParseFieldArray.
 //	21   Generational ZGC came: its coloured references are shifted. The other ZGC was called X until it went in 24.
 //	     -XX:-ZGenerational selects it, and up to 22 it is the default.
 //	     In javaheap.GenerationalZ, javaheap.Uncolour.
@@ -163,7 +163,7 @@ import (
 //	25   Klass and InstanceKlass have other sizes. The vtable still follows an InstanceKlass, and the itable follows it.
 //	     In calldata.KlassSchema.
 //	25   C1 inlines clone of an array and does not count it. Calls of intrinsics may be missing from the counts.
-//	     In Process.Profiles.
+//	     In profiler.Profiles.
 
 // versionSchema leads to the VM's version: static variables of Abstract_VM_Version, and JDK_Version
 // where it is exported (up to about JDK 22).

@@ -132,9 +132,11 @@ func (vm *jvm) findLibrary(t testing.TB) {
 		if vm.bias, err = lib.Bias(start, offset); err != nil {
 			t.Fatal(err)
 		}
-		if vm.image, err = newImage(lib); err != nil || vm.image == nil {
-			t.Fatalf("image of %s: %v, %v", fields[5], vm.image, err)
+		b, err := newBuild(lib)
+		if err != nil || b == nil {
+			t.Fatalf("image of %s: %v, %v", fields[5], b, err)
 		}
+		vm.image = &Image{b}
 		return
 	}
 	t.Fatalf("process %d has no libjvm", vm.pid)

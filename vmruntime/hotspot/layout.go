@@ -102,20 +102,6 @@ type InterpreterLayout struct {
 	Bytecode  int32  // pointer to the current bytecode, while the frame is not the topmost
 }
 
-// MethodLayout leads from a Method to its bytecode.
-type MethodLayout struct {
-	ConstMethod     uint32 // Method: pointer
-	Code            uint32 // Method: pointer to its nmethod or null
-	ConstMethodSize uint32 // the bytecode follows a ConstMethod
-	CodeSize        uint32 // ConstMethod: 16 bits, of the bytecode
-	Constants       uint32 // ConstMethod: pointer to its ConstantPool
-	PoolSize        uint32 // the constants follow a ConstantPool, 8 bytes each
-	NameShift       uint32 // shift of the name's index in the 64 bits from CodeSize on; 0 if it is not there
-	// MayRedefine is where the VM says, in a byte, whether an agent or a debugger in it may
-	// redefine classes; 0 if it does not say.
-	MayRedefine uint64
-}
-
 // LoomLayout is about virtual threads (JDK 21+). All is 0 where there are none.
 type LoomLayout struct {
 	// ContEntry is in JavaThread: a pointer that is not null while a virtual thread runs on it. JDK

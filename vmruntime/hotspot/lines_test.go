@@ -43,7 +43,7 @@ func TestLines(t *testing.T) {
 func compiledMethods(t *testing.T, p *Process) map[string]uint64 {
 	t.Helper()
 	methods := make(map[string]uint64)
-	if err := p.codeCache.Walk(&p.schema.blob, func(blobs []codecache.Blob) error {
+	if err := p.codeCache.Walk(&p.codes.schema.blob, func(blobs []codecache.Blob) error {
 		for _, b := range blobs {
 			if named, ok := p.versions.find(b.Version(), b.Begin); ok && named.class == "hotspot/ScopesGuest" {
 				methods[functionName(named.class, named.name)] = b.Method

@@ -80,8 +80,8 @@ func (vm *jvm) shares(t *testing.T, p *Process, enclosing string) (map[string]fl
 func (p *Process) siteAt(pc uint64, exact bool) vmruntime.Site {
 	site := vmruntime.Site{Kind: vmruntime.Compiled, PC: pc, Exact: exact}
 	if addr, err := p.codeCache.Find(pc); err == nil {
-		if header, err := p.memory.Bytes(addr, p.schema.blob.Header); err == nil {
-			site.Version = uint32(p.schema.blob.CompileID.Read(header)) & codecache.VersionMask
+		if header, err := p.memory.Bytes(addr, p.codes.schema.blob.Header); err == nil {
+			site.Version = uint32(p.codes.schema.blob.CompileID.Read(header)) & codecache.VersionMask
 		}
 	}
 	return site
@@ -159,7 +159,7 @@ func BenchmarkNamesLive(b *testing.B) {
 			named := 0
 			b.ReportAllocs()
 			for b.Loop() {
-				p.codes = newCache[uint32, *code](codeBytes)
+				p.byVersion = newCache[uint32, *code](codeBytes)
 				p.methods = newCache[methodKey, *method](methodBytes)
 				for chunk := range slices.Chunk(sites, atOnce) {
 					p.Prepare(chunk)

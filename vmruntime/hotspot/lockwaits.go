@@ -19,8 +19,8 @@ const (
 // LockWaits lists the threads that are about to enter a monitor which another thread has, and those
 // that say what they park for. It costs some ten reads for each thread, in batches. What a thread
 // does while the list is read may be half of it.
-func (p *Process) LockWaits() ([]vmruntime.LockWait, error) {
-	s := &p.schema.object
+func (p *lister) LockWaits() ([]vmruntime.LockWait, error) {
+	s := &p.schema
 	if !p.layout.HasObjects || !s.pendingMonitor.Known {
 		return nil, errors.New("waits for locks: the VM does not export which monitor a thread waits for")
 	}
@@ -65,7 +65,7 @@ func (p *Process) LockWaits() ([]vmruntime.LockWait, error) {
 
 // nativeReferents reads what words of the VM's own refer to: references, or handles that lead to
 // them.
-func (p *Process) nativeReferents(addrs []uint64, handles bool) (objects []uint64, err error) {
+func (p *lister) nativeReferents(addrs []uint64, handles bool) (objects []uint64, err error) {
 	if objects, err = p.words(addrs, vmstructs.WordSize); err == nil && handles {
 		objects, err = p.words(objects, vmstructs.WordSize)
 	}
@@ -77,7 +77,7 @@ func (p *Process) nativeReferents(addrs []uint64, handles bool) (objects []uint6
 
 // describeLocks adds the objects of monitors, the classes of objects and the owners of both.
 // threads have these java.lang.Threads.
-func (p *Process) describeLocks(waits []vmruntime.LockWait, threads []vmruntime.Thread, javaThreads []uint64) error {
+func (p *lister) describeLocks(waits []vmruntime.LockWait, threads []vmruntime.Thread, javaThreads []uint64) error {
 	l, epoch := &p.layout.Objects, p.currentEpoch()
 	objectAt, ownerAt := make([]uint64, len(waits)), make([]uint64, len(waits))
 	for i, w := range waits {
@@ -143,7 +143,7 @@ func (p *Process) describeLocks(waits []vmruntime.LockWait, threads []vmruntime.
 // ownerIDs returns the ids of threads by all that an owner of a lock may be recorded as: the
 // address of the thread's structure, that of its java.lang.Thread, or, from JDK 24 on, the number
 // that this has.
-func (p *Process) ownerIDs(threads []vmruntime.Thread, javaThreads []uint64) (map[uint64]uint32, error) {
+func (p *lister) ownerIDs(threads []vmruntime.Thread, javaThreads []uint64) (map[uint64]uint32, error) {
 	ids := make(map[uint64]uint32, 2*len(threads))
 	for i, t := range threads {
 		ids[t.Address], ids[javaThreads[i]] = t.ID, t.ID
@@ -175,9 +175,9 @@ const anonymousOwner = 1
 
 // lockStacks returns the ids of threads by the objects that they have locked, as far as their
 // stacks of locks say so.
-func (p *Process) lockStacks(threads []vmruntime.Thread) (map[uint64]uint32, error) {
+func (p *lister) lockStacks(threads []vmruntime.Thread) (map[uint64]uint32, error) {
 	const most = 64 // objects; the VM has 8
-	s, l := &p.schema.object, &p.layout.Objects
+	s, l := &p.schema, &p.layout.Objects
 	ids := map[uint64]uint32{}
 	if !s.lockStack.Known || !s.lockStackTop.Known || !s.lockStackBase.Known {
 		return ids, nil
@@ -217,7 +217,7 @@ func (p *Process) lockStacks(threads []vmruntime.Thread) (map[uint64]uint32, err
 // onStack returns the id of the thread on whose stack an address is, 0 if there is none: of a
 // monitor that was made while its owner had the lock, the owner is a place there, up to JDK 20 and
 // until the owner needs the monitor itself.
-func (p *Process) onStack(addr uint64, threads []vmruntime.Thread) uint32 {
+func (p *lister) onStack(addr uint64, threads []vmruntime.Thread) uint32 {
 	if addr == 0 || p.layout.JDK >= firstNumberedOwners {
 		return 0
 	}

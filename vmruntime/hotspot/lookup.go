@@ -7,7 +7,6 @@ import (
 
 	"github.com/vmprof-agent/vmprof-agent/vmruntime"
 	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot/codecache"
-	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot/debuginfo"
 	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot/vmstructs"
 )
 
@@ -19,7 +18,7 @@ import (
 // the end of reading, and if it is what the kernel side met in the interpreter. What is read once
 // is kept for later sites. ErrStale if the code or method is gone; a compilation that is remembered
 // by name is still one frame then.
-func (p *Process) Lookup(site vmruntime.Site) ([]vmruntime.Frame, error) {
+func (p *codes) Lookup(site vmruntime.Site) ([]vmruntime.Frame, error) {
 	switch site.Kind {
 	case vmruntime.Compiled:
 		return p.compilation(site)
@@ -37,7 +36,7 @@ const maxPrepared = 64
 
 // Prepare reads the compilations and methods of sites that are not known yet side by side, in as
 // few reads as one of them takes.
-func (p *Process) Prepare(sites []vmruntime.Site) {
+func (p *codes) Prepare(sites []vmruntime.Site) {
 	type unknown struct {
 		kind  vmruntime.SiteKind
 		id    uint64 // version, or address of the method
@@ -50,7 +49,7 @@ func (p *Process) Prepare(sites []vmruntime.Site) {
 		switch site.Kind {
 		case vmruntime.Compiled:
 			version := site.Version & codecache.VersionMask
-			if c, ok := p.codes.get(version); ok && c.contains(site.PC) {
+			if c, ok := p.byVersion.get(version); ok && c.contains(site.PC) {
 				continue
 			}
 			u = unknown{kind: site.Kind, id: uint64(version)}
@@ -78,9 +77,9 @@ func (p *Process) Prepare(sites []vmruntime.Site) {
 }
 
 // compilation names a place in compiled code.
-func (p *Process) compilation(site vmruntime.Site) ([]vmruntime.Frame, error) {
+func (p *codes) compilation(site vmruntime.Site) ([]vmruntime.Frame, error) {
 	version := site.Version & codecache.VersionMask
-	c, ok := p.codes.get(version)
+	c, ok := p.byVersion.get(version)
 	if !ok || !c.contains(site.PC) {
 		var err error
 		if c, err = p.readCurrent(version, site); err != nil {
@@ -89,14 +88,14 @@ func (p *Process) compilation(site vmruntime.Site) ([]vmruntime.Frame, error) {
 			}
 			return nil, err
 		}
-		p.codes.add(version, c)
+		p.byVersion.add(version, c)
 	}
 	return c.frames(site.PC, site.Exact), nil
 }
 
 // readCurrent reads a compilation and the methods in it in one epoch: a class that was unloaded
 // meanwhile may have left its methods' memory to others.
-func (p *Process) readCurrent(version uint32, site vmruntime.Site) (*code, error) {
+func (p *codes) readCurrent(version uint32, site vmruntime.Site) (*code, error) {
 	const attempts = 2 // classes are unloaded in bursts, with long pauses between
 	for range attempts {
 		epoch := p.currentEpoch()
@@ -106,14 +105,6 @@ func (p *Process) readCurrent(version uint32, site vmruntime.Site) (*code, error
 		}
 	}
 	return nil, vmruntime.ErrStale
-}
-
-// currentEpoch is how many times classes were unloaded; always 0 if that is not known.
-func (p *Process) currentEpoch() uint32 {
-	if p.epoch == nil {
-		return 0
-	}
-	return p.epoch()
 }
 
 // A methodsAt says when methods are read, and whether they were seen at work in that epoch. Between
@@ -128,7 +119,7 @@ type methodsAt struct {
 // readMethods reads methods. What is read is kept for others if the methods were alive in that
 // epoch, and it has not ended by then. What was kept counts as long as the method is still the
 // same.
-func (p *Process) readMethods(addrs []uint64, at methodsAt) (map[uint64]*method, error) {
+func (p *codes) readMethods(addrs []uint64, at methodsAt) (map[uint64]*method, error) {
 	found := make(map[uint64]*method, len(addrs))
 	var kept, missing []uint64
 	for _, addr := range vmstructs.Distinct(addrs) {
@@ -171,7 +162,7 @@ func (p *Process) readMethods(addrs []uint64, at methodsAt) (map[uint64]*method,
 }
 
 // interpreted names a frame of the interpreter.
-func (p *Process) interpreted(site vmruntime.Site) ([]vmruntime.Frame, error) {
+func (p *codes) interpreted(site vmruntime.Site) ([]vmruntime.Frame, error) {
 	key := methodKey{site.Method, site.Epoch, true}
 	m, ok := p.methods.get(key)
 	if !ok {
@@ -207,18 +198,18 @@ func (p *Process) interpreted(site vmruntime.Site) ([]vmruntime.Frame, error) {
 func unloads(epoch uint32) uint32 { return epoch % vmruntime.EpochChange }
 
 // gone reports whether something else is now where the kernel side met a method.
-func (p *Process) gone(addr uint64) bool {
+func (p *codes) gone(addr uint64) bool {
 	if p.seen == nil {
 		return false
 	}
 	seen, known := p.seen(addr)
 	bodies, err := p.methodReader().bodies([]uint64{addr})
-	return known && err == nil && bodies[addr].differs(methodBody{seen.Body, seen.Shape, seen.Name})
+	return known && err == nil && bodies[addr].differs(seen)
 }
 
 // was reports whether m, which was just read, is what the sampled frame was in. Classes were not
 // unloaded meanwhile, but methods may have been changed.
-func (p *Process) was(m *method, site vmruntime.Site) bool {
+func (p *codes) was(m *method, site vmruntime.Site) bool {
 	var seen vmruntime.SeenMethod
 	known := false
 	if p.seen != nil {
@@ -227,7 +218,7 @@ func (p *Process) was(m *method, site vmruntime.Site) bool {
 	if !known { // not by the walker's account, as those of other sources
 		return p.epoch == nil || p.epoch() == site.Epoch
 	}
-	if m.body.differs(methodBody{seen.Body, seen.Shape, seen.Name}) {
+	if m.body.differs(seen) {
 		return false
 	}
 	// Epochs wrap around: those from seen.Since up to now count.
@@ -236,79 +227,4 @@ func (p *Process) was(m *method, site vmruntime.Site) bool {
 		now = p.epoch()
 	}
 	return now-site.Epoch <= now-seen.Since
-}
-
-// Names names places in methods, as the interpreter's frames are named. What Profiles has read of a
-// method need not be read again but for its line table. Places in methods that cannot be read, or
-// are not what they were, are zero Frames.
-func (p *Process) Names(places []vmruntime.Scope) ([]vmruntime.Frame, error) {
-	epoch := p.currentEpoch()
-	methods := make(map[uint64]*method)
-	var missing []uint64
-	for _, place := range places {
-		if _, ok := methods[place.Method]; ok {
-			continue
-		}
-		c, ok := p.callers.get(place.Method)
-		if ok && c.current(epoch) && c.lines != nil && p.epoch != nil {
-			methods[place.Method] = c.lines
-			continue
-		}
-		methods[place.Method] = nil
-		missing = append(missing, place.Method)
-	}
-	for len(missing) > 0 {
-		chunk := missing[:min(len(missing), profileChunk)]
-		missing = missing[len(chunk):]
-		read, err := p.methodReader().methods(chunk)
-		if err != nil {
-			return nil, err
-		}
-		for addr, m := range read {
-			if p.recognise(addr, m, epoch) {
-				methods[addr] = m
-			}
-		}
-	}
-	frames := make([]vmruntime.Frame, len(places))
-	for i, place := range places {
-		if m := methods[place.Method]; m != nil {
-			frames[i] = m.frame(place.BCI, p.version.unsigned5Bias())
-		}
-	}
-	return frames, nil
-}
-
-// recognise reports whether m, which was read at addr, is the method that was there before, if one
-// is known.
-func (p *Process) recognise(addr uint64, m *method, epoch uint32) bool {
-	c, ok := p.callers.get(addr)
-	if !ok {
-		return true
-	}
-	if c.function != m.function || c.signature != m.signature {
-		return false
-	}
-	if c.read && c.epoch == epoch {
-		with := *c // what is in a cache does not grow
-		with.lines = m
-		p.callers.add(addr, &with)
-	}
-	return true
-}
-
-// frame names a place in m.
-func (m *method) frame(bci int, bias uint32) vmruntime.Frame {
-	f := vmruntime.Frame{
-		Function:  m.function,
-		Signature: m.signature,
-		File:      m.file,
-		BCI:       max(bci, -1),
-		Tier:      vmruntime.TierInterpreter,
-	}
-	if bci >= 0 {
-		f.Line = debuginfo.LineOf(m.lines, bci, bias)
-		f.Enters = m.entersAt(bci)
-	}
-	return f
 }

@@ -61,7 +61,7 @@ func eachRecording(t *testing.T, run func(t *testing.T, p *patient)) {
 // it.
 func TestReusedCode(t *testing.T) {
 	eachRecording(t, func(t *testing.T, p *patient) {
-		p.set(p.blob.Addr, p.schema.blob.CompileID, byte(p.blob.CompileID)+1)
+		p.set(p.blob.Addr, p.codes.schema.blob.CompileID, byte(p.blob.CompileID)+1)
 		frames, err := p.Lookup(p.site)
 		if err != nil || len(frames) != 1 || !frames[0].Approximate || frames[0].Line != 0 {
 			t.Errorf("remembered by name: %+v, %v", frames, err)
@@ -76,7 +76,7 @@ func TestReusedCode(t *testing.T) {
 func TestFreedCode(t *testing.T) {
 	eachRecording(t, func(t *testing.T, p *patient) {
 		p.forget()
-		p.set(p.blob.Addr-p.schema.cache.BlockSize, p.schema.cache.BlockUsed, 0)
+		p.set(p.blob.Addr-p.codes.schema.cache.BlockSize, p.codes.schema.cache.BlockUsed, 0)
 		if frames, err := p.Lookup(p.site); !errors.Is(err, vmruntime.ErrStale) {
 			t.Errorf("%+v, %v", frames, err)
 		}
@@ -88,11 +88,11 @@ func TestZombieCode(t *testing.T) {
 	p := newPatient(t, "testdata/jdk17")
 	const notEntrant, zombie = 2, 3
 	p.forget()
-	p.set(p.blob.Addr, p.schema.blob.State, zombie)
+	p.set(p.blob.Addr, p.codes.schema.blob.State, zombie)
 	if frames, err := p.Lookup(p.site); !errors.Is(err, vmruntime.ErrStale) {
 		t.Errorf("zombie: %+v, %v", frames, err)
 	}
-	p.set(p.blob.Addr, p.schema.blob.State, notEntrant)
+	p.set(p.blob.Addr, p.codes.schema.blob.State, notEntrant)
 	if frames, err := p.Lookup(p.site); err != nil || len(frames) < 3 {
 		t.Errorf("not entrant: %+v, %v", frames, err)
 	}
@@ -120,7 +120,7 @@ func TestCodeChangesMeanwhile(t *testing.T) {
 		reads := 0
 		p.Process.memory.Mem = &vmstructs.Weave{Memory: vmtest.Hooked{Memory: p.mem, Before: func() {
 			if reads++; reads == 6 { // the header was read, the end is yet to come
-				p.set(p.blob.Addr, p.schema.blob.CompileID, byte(p.blob.CompileID)+1)
+				p.set(p.blob.Addr, p.codes.schema.blob.CompileID, byte(p.blob.CompileID)+1)
 			}
 		}}}
 		if frames, err := p.Lookup(p.site); !errors.Is(err, vmruntime.ErrStale) {
@@ -129,7 +129,7 @@ func TestCodeChangesMeanwhile(t *testing.T) {
 		if reads <= 6 {
 			t.Errorf("the test came too late: there were only %d reads", reads)
 		}
-		if _, ok := p.codes.get(p.site.Version); ok {
+		if _, ok := p.byVersion.get(p.site.Version); ok {
 			t.Error("what was read is kept")
 		}
 	})
@@ -149,7 +149,7 @@ func TestClassesUnloadedMeanwhile(t *testing.T) {
 		if frames, err := p.Lookup(p.site); err != nil || len(frames) < 3 {
 			t.Errorf("unloaded once: %+v, %v", frames, err)
 		}
-		p.codes = newCache[uint32, *code](codeBytes)
+		p.byVersion = newCache[uint32, *code](codeBytes)
 		p.Process.memory.Mem = &vmstructs.Weave{Memory: vmtest.Hooked{Memory: p.mem, Before: func() { p.epoch++ }}}
 		if frames, err := p.Lookup(p.site); !errors.Is(err, vmruntime.ErrStale) {
 			t.Errorf("unloaded all the time: %+v, %v", frames, err)
@@ -194,7 +194,6 @@ func TestInterpretedEpoch(t *testing.T) {
 // Neither has the other's name, whether the walker met the change before it is looked up or after.
 func TestRedefinedMethod(t *testing.T) {
 	eachRecording(t, func(t *testing.T, p *patient) {
-		s := &p.schema.method
 		body := func() methodBody {
 			bodies, err := p.methodReader().bodies([]uint64{p.blob.Method})
 			if err != nil {
@@ -215,9 +214,8 @@ func TestRedefinedMethod(t *testing.T) {
 		}
 
 		// The other one has any other name that the class has, for a method or not.
-		name := vmstructs.Field{Offset: s.nameIndex.Offset, Width: 2, Known: true}
-		header := p.mem.At(seen.Body, s.constMethodSize)
-		index := byte(name.Read(header))
+		name := p.field(t, "ConstMethod._name_index")
+		index := p.mem.At(name.At(seen.Body), 2)[0]
 		for other := index + 1; ; other++ {
 			p.set(seen.Body, name, other)
 			if named, err := p.methodReader().names([]uint64{p.blob.Method}); err == nil && len(named) == 1 {
@@ -263,7 +261,7 @@ func TestRedefinedMethod(t *testing.T) {
 		}
 		// What was read of it for compiled code does not count either once it is another one.
 		for _, alive := range []uint64{1, 2} {
-			p.set(seen.Body, s.codeSize, byte(alive))
+			p.set(seen.Body, p.field(t, "ConstMethod._code_size"), byte(alive))
 			methods, err := p.readMethods([]uint64{p.blob.Method}, methodsAt{p.epoch, true})
 			if m := methods[p.blob.Method]; err != nil || m == nil || m.body != body() {
 				t.Errorf("read as %+v, %v, and is %+v", m, err, body())
@@ -371,7 +369,7 @@ func TestPrepare(t *testing.T) {
 		}
 		reads := 0
 		fresh := func() {
-			p.codes, p.methods, reads = newCache[uint32, *code](codeBytes), newCache[methodKey, *method](methodBytes), 0
+			p.byVersion, p.methods, reads = newCache[uint32, *code](codeBytes), newCache[methodKey, *method](methodBytes), 0
 		}
 		p.Process.memory.Mem = &vmstructs.Weave{Memory: vmtest.Hooked{Memory: p.mem, Before: func() { reads++ }}}
 		type result struct {

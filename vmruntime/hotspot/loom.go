@@ -18,9 +18,10 @@ const (
 	virtualClass      = "java/lang/VirtualThread"
 )
 
-// layoutLoom adds what is known of virtual threads. It needs what layoutObjects found.
-func (p *Process) layoutLoom() error {
-	s := &p.schema.thread
+// layoutLoom adds what is known of virtual threads. It needs what layoutObjects found, and something
+// that finds the stub by which they return to their callers.
+func (p *lister) layoutLoom(returnBarrier func() uint64) error {
+	s := &p.thread
 	if p.version.jdk < firstLoom {
 		return nil
 	}
@@ -32,7 +33,7 @@ func (p *Process) layoutLoom() error {
 		l.EnterReturn = hidden
 	}
 	var err error
-	if l.ReturnBarrier, err = p.returnBarrier(); err != nil {
+	if l.ReturnBarrier, err = p.barrier(returnBarrier); err != nil {
 		return err
 	}
 	if l.ReturnBarrier == 0 {
@@ -56,7 +57,7 @@ func (p *Process) layoutLoom() error {
 }
 
 // layoutMounted adds what leads from a JavaThread to the virtual thread on it.
-func (p *Process) layoutMounted() {
+func (p *lister) layoutMounted() {
 	l, err := p.mountedLayout()
 	if err != nil {
 		p.missing(fmt.Sprintf("The virtual thread that a thread of the kernel runs cannot be read (%v): virtual "+
@@ -66,13 +67,13 @@ func (p *Process) layoutMounted() {
 	p.layout.Loom.Mounted, p.layout.Loom.HasMounted = l, true
 }
 
-func (p *Process) mountedLayout() (l MountedLayout, err error) {
+func (p *lister) mountedLayout() (l MountedLayout, err error) {
 	klasses, err := p.wellKnown(threadClass, virtualClass)
 	if err != nil {
 		return l, err
 	}
 	p.virtualClass = klasses[1]
-	s := &p.schema.thread
+	s := &p.thread
 	// javaThread.hpp: JavaThread::_vthread is not exported. It is between two that are.
 	l.Current = s.threadObject.Offset + vmstructs.WordSize
 	if !s.threadObject.Known || !s.tiThread.Known || s.tiThread.Offset != l.Current+vmstructs.WordSize ||
@@ -99,8 +100,8 @@ func (p *Process) mountedLayout() (l MountedLayout, err error) {
 
 // RanVirtualThreads reports whether the class of virtual threads is initialized, which the first
 // one does. It costs one read of a byte, and none once there was one.
-func (p *Process) RanVirtualThreads() (bool, error) {
-	s := &p.schema.thread
+func (p *lister) RanVirtualThreads() (bool, error) {
+	s := &p.thread
 	switch {
 	case p.version.jdk < firstLoom, p.virtualClass == 0, !s.initState.Known, s.initialized == 0:
 		return false, nil // an older JDK, or Layout.Missing says why it is not known
@@ -115,18 +116,17 @@ func (p *Process) RanVirtualThreads() (bool, error) {
 	return p.ranVirtual, nil
 }
 
-// returnBarrier is the address of that stub, 0 if it is not known.
-func (p *Process) returnBarrier() (uint64, error) {
-	if static := p.schema.thread.contBarrier; static != 0 {
+// barrier is the address of that stub, 0 if it is not known.
+func (p *lister) barrier(find func() uint64) (uint64, error) {
+	if static := p.thread.contBarrier; static != 0 {
 		return p.memory.Word(static)
 	}
-	routine, _ := p.stubs.routine(p, isReturnBarrier)
-	return routine.Begin, nil
+	return find(), nil
 }
 
 // chunkLayout reads how stacks are kept on the heap (src/hotspot/share/oops/stackChunkOop.hpp). All
 // but the class of a chunk is the same in every process of a build.
-func (p *Process) chunkLayout() (l ChunkLayout, err error) {
+func (p *lister) chunkLayout() (l ChunkLayout, err error) {
 	if !p.layout.HasObjects {
 		return l, errors.New("the object layout is unknown")
 	}
@@ -136,7 +136,7 @@ func (p *Process) chunkLayout() (l ChunkLayout, err error) {
 	// continuationEntry.hpp: behind a word for what is the platform's comes the entry's parent,
 	// then its Continuation.
 	parent := uint32(vmstructs.WordSize)
-	if exported := p.schema.thread.contParent; exported.Known { // JDK 28
+	if exported := p.thread.contParent; exported.Known { // JDK 28
 		parent = exported.Offset
 	}
 	l.EntryContinuation = parent + vmstructs.WordSize
@@ -180,59 +180,4 @@ func (p *Process) chunkLayout() (l ChunkLayout, err error) {
 		*f.to = field.Offset
 	}
 	return l, nil
-}
-
-// maxWellKnown is how many of the classes are read that the VM itself knows. JDK 25 has 120.
-const maxWellKnown = 256
-
-// wellKnown finds classes by their names among those that the VM itself knows, vmClasses::_klasses.
-// It is not exported how many there are: what is behind them is no class.
-func (p *Process) wellKnown(names ...string) ([]uint64, error) {
-	first := p.schema.object.wellKnown
-	if first == 0 {
-		return nil, errors.New("the VM does not export its classes")
-	}
-	var words vmstructs.Batch
-	end := first + maxWellKnown*vmstructs.WordSize
-	for at := first; at < end; at = nextPage(at) {
-		words.Add(at, min(nextPage(at), end)-at)
-	}
-	if err := words.Read(p.memory.Mem); err != nil {
-		return nil, err
-	}
-	var klasses []uint64
-	for i := range words.Ranges {
-		b, ok := words.Bytes(i)
-		for ; ok && len(b) >= vmstructs.WordSize; b = b[vmstructs.WordSize:] {
-			if klass := vmstructs.Number(b[:vmstructs.WordSize]); klass != 0 && klass%vmstructs.WordSize == 0 {
-				klasses = append(klasses, klass)
-			}
-		}
-	}
-	heads, err := p.readHeads(vmstructs.Distinct(klasses))
-	if err != nil {
-		return nil, err
-	}
-	found := make([]uint64, len(names))
-	for i, name := range names {
-		for _, klass := range klasses {
-			if heads[klass].symbol == name {
-				found[i] = klass
-			}
-		}
-		if found[i] == 0 {
-			return nil, fmt.Errorf("no class %s: %w", name, vmruntime.ErrMalformed)
-		}
-	}
-	return found, nil
-}
-
-// fieldNamed returns a field of the class's objects.
-func (c *Class) fieldNamed(name string) (Field, bool) {
-	for _, f := range c.fields {
-		if f.Name == name {
-			return f, true
-		}
-	}
-	return Field{}, false
 }

@@ -20,13 +20,13 @@ const (
 // jump at the entry of what is not used any more) is not what AtEdge looks at.
 type text []byte
 
-func (t text) bytes() int { return 64 + len(t) }
+func (t text) Bytes() int { return 64 + len(t) }
 
 // AtEdge reports whether a sampled site is in a prologue or an epilogue. The code of a compilation
 // is read once.
-func (p *Process) AtEdge(site vmruntime.Site) (bool, error) {
-	if p.image.machine != elf.EM_X86_64 {
-		return false, errors.New("prologues and epilogues are not known on " + p.image.machine.String() + " yet")
+func (p *codes) AtEdge(site vmruntime.Site) (bool, error) {
+	if p.build.machine != elf.EM_X86_64 {
+		return false, errors.New("prologues and epilogues are not known on " + p.build.machine.String() + " yet")
 	}
 	c, err := p.codeAt(site)
 	if err != nil {
@@ -48,7 +48,7 @@ func (p *Process) AtEdge(site vmruntime.Site) (bool, error) {
 }
 
 // readText reads the code of a compilation, if it is still there.
-func (p *Process) readText(version uint32, c *code) (text, error) {
+func (p *codes) readText(version uint32, c *code) (text, error) {
 	if c.end-c.begin > maxTextBytes {
 		return nil, fmt.Errorf("%d bytes of code: %w", c.end-c.begin, vmruntime.ErrMalformed)
 	}

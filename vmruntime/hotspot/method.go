@@ -4,6 +4,8 @@ import (
 	"math"
 	"slices"
 
+	"github.com/vmprof-agent/vmprof-agent/vmruntime"
+	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot/debuginfo"
 	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot/vmstructs"
 )
 
@@ -57,6 +59,39 @@ func newMethodSchema(r *vmstructs.Resolver) methodSchema {
 	return s
 }
 
+// MethodLayout leads from a Method to its bytecode.
+type MethodLayout struct {
+	ConstMethod     uint32 // Method: pointer
+	Code            uint32 // Method: pointer to its nmethod or null
+	ConstMethodSize uint32 // the bytecode follows a ConstMethod
+	CodeSize        uint32 // ConstMethod: 16 bits, of the bytecode
+	Constants       uint32 // ConstMethod: pointer to its ConstantPool
+	PoolSize        uint32 // the constants follow a ConstantPool, 8 bytes each
+	NameShift       uint32 // shift of the name's index in the 64 bits from CodeSize on; 0 if it is not there
+	// MayRedefine is where the VM says, in a byte, whether an agent or a debugger in it may
+	// redefine classes; 0 if it does not say.
+	MayRedefine uint64
+}
+
+// layout is what the kernel side reads of a Method.
+func (s *methodSchema) layout() MethodLayout {
+	return MethodLayout{
+		ConstMethod:     s.constMethod.Offset,
+		Code:            s.code.Offset,
+		ConstMethodSize: uint32(s.constMethodSize),
+		CodeSize:        s.codeSize.Offset,
+		Constants:       s.constants.Offset,
+		PoolSize:        uint32(s.poolSize),
+		NameShift:       s.nameShift(),
+		MayRedefine:     s.mayRedefine,
+	}
+}
+
+// symbolLayout is where a Symbol has the 16 bits of its length, and its text.
+func (s *methodSchema) symbolLayout() (length, body uint32) {
+	return s.symbolLength.Offset + uint32(s.symbolLengthShift/8), s.symbolBody.Offset
+}
+
 // A source is where code comes from, for people. It is immutable.
 type source struct {
 	function  string   // java.util.HashMap.get
@@ -93,8 +128,9 @@ type methodBody struct {
 	name        uint64 // its constant pool and the Symbol of its name in one word; 0 if they could not be read
 }
 
-// differs reports whether a method with one body cannot be that with the other.
-func (b methodBody) differs(other methodBody) bool {
+// differs reports whether a method with that body cannot be the one that the kernel side met.
+func (b methodBody) differs(seen vmruntime.SeenMethod) bool {
+	other := methodBody{seen.Body, seen.Shape, seen.Name}
 	return b.constMethod != other.constMethod || b.shape != other.shape || b.name != other.name && b.name != 0 &&
 		other.name != 0
 }
@@ -120,8 +156,8 @@ func (s *methodSchema) nameShift() uint32 {
 
 const shapeSize = 8
 
-// bytes is about how much memory m holds.
-func (m *method) bytes() int {
+// Bytes is about how much memory m holds.
+func (m *method) Bytes() int {
 	return 208 + 2*len(m.enters) + len(m.function) + len(m.signature) + len(m.lines)
 }
 
@@ -163,4 +199,20 @@ func (r methodReader) symbols(addrs []uint64) (map[uint64]string, error) {
 		}
 	}
 	return found, nil
+}
+
+// frame names a place in m.
+func (m *method) frame(bci int, bias uint32) vmruntime.Frame {
+	f := vmruntime.Frame{
+		Function:  m.function,
+		Signature: m.signature,
+		File:      m.file,
+		BCI:       max(bci, -1),
+		Tier:      vmruntime.TierInterpreter,
+	}
+	if bci >= 0 {
+		f.Line = debuginfo.LineOf(m.lines, bci, bias)
+		f.Enters = m.entersAt(bci)
+	}
+	return f
 }

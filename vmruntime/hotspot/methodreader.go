@@ -15,6 +15,12 @@ const (
 	poolSlot      = 8        // bytes of one constant
 )
 
+// A methodName is the identity of a method as the VM has it: java/util/HashMap, get,
+// (Ljava/lang/Object;)….
+type methodName struct {
+	class, name, signature string
+}
+
 // A methodReader reads Methods, many at a time: each step of the way is one batch.
 type methodReader struct {
 	vmstructs.Reader
@@ -37,7 +43,7 @@ type methodRead struct {
 
 // names reads only the names of the methods at addrs. Methods that cannot be read are absent.
 func (r methodReader) names(addrs []uint64) (map[uint64]methodName, error) {
-	reads, symbols, err := r.read(addrs, methodRound{r.pools}, methodRound{r.klasses})
+	reads, symbols, err := r.named(addrs)
 	if err != nil {
 		return nil, err
 	}
@@ -100,6 +106,25 @@ func (r methodReader) follow(addrs []uint64, rounds ...methodRound) ([]methodRea
 		reads = append(reads, methodRead{addr: addr, ok: true})
 	}
 	return reads, r.take(reads, append([]methodRound{{r.constMethods}, {r.headers}}, rounds...)...)
+}
+
+// located goes to the ConstMethods only.
+func (r methodReader) located(addrs []uint64) ([]methodRead, error) { return r.follow(addrs) }
+
+// pooled also reads what the constant pools say.
+func (r methodReader) pooled(addrs []uint64) ([]methodRead, error) {
+	return r.follow(addrs, methodRound{r.pools})
+}
+
+// named also reads the Symbols of the names: see methodRead.names.
+func (r methodReader) named(addrs []uint64) ([]methodRead, map[uint64]string, error) {
+	return r.read(addrs, methodRound{r.pools}, methodRound{r.klasses})
+}
+
+// bytecode is where the bytecode of a method is, which is behind the ConstMethod, and how many
+// bytes it has. Native methods have none.
+func (r methodReader) bytecodeOf(m *methodRead) (addr, size uint64) {
+	return m.constMethod + r.schema.constMethodSize, r.schema.codeSize.Read(m.header)
 }
 
 // take takes rounds one after the other.
@@ -334,7 +359,7 @@ func (r methodReader) bytecode(b *vmstructs.Batch, reads []methodRead) func() {
 			size = 0
 		}
 		b.Add(m.constMethod+r.schema.constMethodSize, size)
-		b.Add(address(m.addr, r.schema.access), accessBytes)
+		b.Add(r.schema.access.Of(m.addr), accessBytes)
 	}
 	return func() {
 		for i := range reads {
@@ -347,4 +372,34 @@ func (r methodReader) bytecode(b *vmstructs.Batch, reads []methodRead) func() {
 			reads[i].locked = ok && access&synchronized != 0
 		}
 	}
+}
+
+// klassNames reads the names of classes. Those that cannot be read are absent.
+func (r methodReader) klassNames(klasses []uint64) (map[uint64]string, error) {
+	var pointers vmstructs.Batch
+	for _, klass := range klasses {
+		pointers.Add(r.schema.klassName.At(klass), vmstructs.WordSize)
+	}
+	if err := pointers.Read(r.Mem); err != nil {
+		return nil, err
+	}
+	names := make(map[uint64]uint64, len(klasses))
+	var addrs []uint64
+	for i, klass := range klasses {
+		if symbol, ok := pointers.Word(i); ok {
+			names[klass] = symbol
+			addrs = append(addrs, symbol)
+		}
+	}
+	symbols, err := r.symbols(addrs)
+	if err != nil {
+		return nil, err
+	}
+	found := make(map[uint64]string, len(klasses))
+	for klass, symbol := range names {
+		if name, ok := symbols[symbol]; ok {
+			found[klass] = className(name)
+		}
+	}
+	return found, nil
 }

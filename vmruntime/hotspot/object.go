@@ -43,7 +43,7 @@ const (
 // whether there was a collection. ErrNoObject if addr is outside the heap, if the object begins
 // farther away (large arrays), or if nothing is there. The stack in a jdk.internal.vm.StackChunk is
 // not found.
-func (p *Process) ObjectAt(addr uint64, bases ...uint64) (*Object, error) {
+func (p *heap) ObjectAt(addr uint64, bases ...uint64) (*Object, error) {
 	if !p.layout.HasObjects || !p.layout.Objects.Heap.Contains(addr) {
 		return nil, fmt.Errorf("data at %#x: %w", addr, ErrNoObject)
 	}
@@ -61,7 +61,7 @@ func (p *Process) ObjectAt(addr uint64, bases ...uint64) (*Object, error) {
 			return p.describeObject(o, addr, epoch)
 		}
 	}
-	buffers := bufferList{Process: p}
+	buffers := bufferList{heap: p}
 	search := objectSearch{
 		addr:           addr,
 		isFree:         buffers.isFree,
@@ -88,7 +88,7 @@ func (p *Process) ObjectAt(addr uint64, bases ...uint64) (*Object, error) {
 }
 
 // isObject reports whether there is a header at start.
-func (p *Process) isObject(start uint64, epoch uint32) (bool, error) {
+func (p *heap) isObject(start uint64, epoch uint32) (bool, error) {
 	l := &p.layout.Objects
 	header, err := p.memory.Bytes(start, l.HeaderSize())
 	if err != nil {
@@ -100,7 +100,7 @@ func (p *Process) isObject(start uint64, epoch uint32) (bool, error) {
 
 // candidates reads what may be headers: at bases, and in the window before addr, from its end to
 // its start.
-func (p *Process) candidates(addr uint64, bases []uint64) (given, near []javaheap.Candidate, err error) {
+func (p *heap) candidates(addr uint64, bases []uint64) (given, near []javaheap.Candidate, err error) {
 	l := &p.layout.Objects
 	size, step := l.HeaderSize(), uint64(l.Alignment)
 	last := addr &^ (step - 1)
@@ -150,7 +150,7 @@ func (p *Process) candidates(addr uint64, bases []uint64) (given, near []javahea
 func nextPage(addr uint64) uint64 { return addr&^(vmstructs.PageSize-1) + vmstructs.PageSize }
 
 // objectsOf returns the candidates whose classes are classes.
-func (p *Process) objectsOf(candidates []javaheap.Candidate, epoch uint32) (objects []located, err error) {
+func (p *heap) objectsOf(candidates []javaheap.Candidate, epoch uint32) (objects []located, err error) {
 	heads, err := p.heads(candidates, epoch)
 	if err != nil {
 		return nil, err
@@ -169,7 +169,7 @@ func (p *Process) objectsOf(candidates []javaheap.Candidate, epoch uint32) (obje
 
 // heads reads which of the candidates' classes are classes. Only those are remembered: where none
 // is now, one may be loaded.
-func (p *Process) heads(candidates []javaheap.Candidate, epoch uint32) (map[uint64]klassHead, error) {
+func (p *heap) heads(candidates []javaheap.Candidate, epoch uint32) (map[uint64]klassHead, error) {
 	found := make(map[uint64]klassHead)
 	var unknown []uint64
 	for _, c := range candidates {
@@ -199,7 +199,7 @@ func (p *Process) heads(candidates []javaheap.Candidate, epoch uint32) (map[uint
 }
 
 // describeObject says what is at an address in an object.
-func (p *Process) describeObject(o located, addr uint64, epoch uint32) (*Object, error) {
+func (p *heap) describeObject(o located, addr uint64, epoch uint32) (*Object, error) {
 	offset, shape := addr-o.Start, o.head.shape
 	object := &Object{Class: o.head.name, Start: o.Start, Size: o.size, Offset: offset, Index: -1}
 	if shape.Array {
@@ -218,32 +218,4 @@ func (p *Process) describeObject(o located, addr uint64, epoch uint32) (*Object,
 	}
 	object.Field = field
 	return object, nil
-}
-
-// Generation says in which generation an address in the heap is now: at most two reads of a word.
-// It is unknown if addr is not in the heap, in memory that is free, or if the generations of the
-// collector are not known.
-func (p *Process) Generation(addr uint64) (javaheap.Generation, error) {
-	l := &p.layout.Objects.Heap
-	if !p.layout.HasObjects || !l.Contains(addr) {
-		return javaheap.GenerationUnknown, nil
-	}
-	switch l.Generations {
-	case javaheap.GenerationsByBounds:
-		if addr >= l.YoungLow && addr < l.YoungHigh {
-			return javaheap.GenerationYoung, nil
-		}
-		return javaheap.GenerationOld, nil
-	case javaheap.GenerationsByRegion:
-		region, err := p.memory.Word(l.RegionTable + vmstructs.WordSize*(addr>>l.RegionShift))
-		if err != nil || region == 0 {
-			return javaheap.GenerationUnknown, err
-		}
-		tag, err := p.memory.Bytes(region+uint64(l.RegionTag), 4)
-		if err != nil {
-			return javaheap.GenerationUnknown, err
-		}
-		return l.GenerationOfTag(uint32(vmstructs.Number(tag))), nil
-	}
-	return javaheap.GenerationUnknown, nil
 }

@@ -16,7 +16,7 @@ var objectFlags = []string{"UseCompressedClassPointers", "UseCompressedOops", "U
 
 // layoutObjects adds what is known about objects, or says why nothing is. ErrStarting if there are
 // none yet.
-func (p *Process) layoutObjects() error {
+func (p *heap) layoutObjects() error {
 	flags, objects, err := p.readObjectLayout()
 	if err == nil {
 		p.layout.Objects, p.layout.HasObjects = objects, true
@@ -38,8 +38,8 @@ func (p *Process) layoutObjects() error {
 
 // readObjectLayout reads everything but the header and ParkBlocker, for which objects must be
 // known.
-func (p *Process) readObjectLayout() (flags vmstructs.FlagValues, l javaheap.ObjectLayout, err error) {
-	s := &p.schema.object
+func (p *heap) readObjectLayout() (flags vmstructs.FlagValues, l javaheap.ObjectLayout, err error) {
+	s := &p.schema
 	if len(s.lacks) > 0 {
 		return nil, l, (&vmstructs.Resolver{Missing: s.lacks}).Err()
 	}
@@ -50,8 +50,6 @@ func (p *Process) readObjectLayout() (flags vmstructs.FlagValues, l javaheap.Obj
 		MarkBits:              uint8(s.markBits),
 		KlassName:             s.name.Offset,
 		LayoutHelper:          s.layoutHelper.Offset,
-		SymbolLength:          p.schema.method.symbolLength.Offset + uint32(p.schema.method.symbolLengthShift/8),
-		SymbolBody:            p.schema.method.symbolBody.Offset,
 		TLABStart:             s.tlabStart.Offset,
 		TLABTop:               s.tlabTop.Offset,
 		TLABEnd:               s.tlabEnd.Offset,
@@ -64,15 +62,12 @@ func (p *Process) readObjectLayout() (flags vmstructs.FlagValues, l javaheap.Obj
 		MonitorOwner:          s.monitorOwner.Offset,
 		MonitorObjectIsHandle: p.version.monitorHandles(),
 	}
+	l.SymbolLength, l.SymbolBody = p.method.symbolLayout()
 	// Then old JDKs do not set the bounds, so that they are anything: let each buffer be empty.
 	if _, known := flags["UseTLAB"]; known && !flags.On("UseTLAB") {
 		l.TLABTop, l.TLABEnd = l.TLABStart, l.TLABStart
 	}
-	if s.linked() {
-		l.ThreadList, l.ThreadNext = s.firstThread, s.nextThread.Offset
-	} else {
-		l.ThreadList, l.ListLength, l.ListThreads = s.threadList, s.listLength.Offset, s.listThreads.Offset
-	}
+	p.thread.layoutList(&l)
 	if err := p.layoutReferences(flags, &l); err != nil {
 		return nil, l, err
 	}
@@ -84,7 +79,7 @@ func (p *Process) readObjectLayout() (flags vmstructs.FlagValues, l javaheap.Obj
 		return flags, l, nil
 	}
 	if heap.GenerationalZ() {
-		l.LayoutColours(p.image.machine)
+		l.LayoutColours(p.build.machine)
 	}
 	if l.BadColours, err = heap.BadColours(); err != nil {
 		return nil, l, err
@@ -94,12 +89,12 @@ func (p *Process) readObjectLayout() (flags vmstructs.FlagValues, l javaheap.Obj
 }
 
 // readObjectFlags reads the flags of objects and collectors.
-func (p *Process) readObjectFlags() (vmstructs.FlagValues, error) {
+func (p *heap) readObjectFlags() (vmstructs.FlagValues, error) {
 	names := objectFlags
 	for _, f := range javaheap.CollectorFlags {
 		names = append(names[:len(names):len(names)], f.Name)
 	}
-	addrs, err := vmstructs.FindFlags(p.memory, &p.schema.flags, names...)
+	addrs, err := vmstructs.FindFlags(p.memory, &p.flags, names...)
 	if err != nil {
 		return nil, err
 	}
@@ -122,7 +117,7 @@ func (p *Process) readObjectFlags() (vmstructs.FlagValues, error) {
 }
 
 // layoutReferences says how objects are aligned and how they refer to others.
-func (p *Process) layoutReferences(flags vmstructs.FlagValues, l *javaheap.ObjectLayout) (err error) {
+func (p *heap) layoutReferences(flags vmstructs.FlagValues, l *javaheap.ObjectLayout) (err error) {
 	const defaultAlignment, maxAlignment = 8, 256 // default and bound of ObjectAlignmentInBytes
 	l.Alignment = uint32(flags["ObjectAlignmentInBytes"])
 	if l.Alignment == 0 {
@@ -132,13 +127,13 @@ func (p *Process) layoutReferences(flags vmstructs.FlagValues, l *javaheap.Objec
 		return fmt.Errorf("objects at multiples of %d bytes: %w", l.Alignment, vmruntime.ErrMalformed)
 	}
 	if l.OopIsNarrow = flags.On("UseCompressedOops"); l.OopIsNarrow {
-		l.OopBase, l.OopShift, err = p.narrowing(p.schema.object.oopBase, p.schema.object.oopShift)
+		l.OopBase, l.OopShift, err = p.narrowing(p.schema.oopBase, p.schema.oopShift)
 	}
 	return err
 }
 
 // narrowing reads the base and the shift of 32-bit pointers.
-func (p *Process) narrowing(baseAt, shiftAt uint64) (base uint64, shift uint8, err error) {
+func (p *heap) narrowing(baseAt, shiftAt uint64) (base uint64, shift uint8, err error) {
 	const maxShift = 10 // shift for classes with compact headers; for objects it is log2 of their alignment
 	if base, err = p.memory.Word(baseAt); err != nil {
 		return 0, 0, err
@@ -156,7 +151,7 @@ func (p *Process) narrowing(baseAt, shiftAt uint64) (base uint64, shift uint8, e
 
 // layoutParkBlocker finds a field of java.lang.Thread, through the object of any thread.
 // ErrStarting if no thread has one yet.
-func (p *Process) layoutParkBlocker() error {
+func (p *heap) layoutParkBlocker() error {
 	const attempts = 3 // threads come and go, objects move
 	var offset uint32
 	var err error
@@ -177,7 +172,7 @@ func (p *Process) layoutParkBlocker() error {
 	return nil
 }
 
-func (p *Process) findParkBlocker() (offset uint32, err error) {
+func (p *heap) findParkBlocker() (offset uint32, err error) {
 	objects, err := p.threadObjects()
 	if err != nil {
 		return 0, err
@@ -191,14 +186,14 @@ func (p *Process) findParkBlocker() (offset uint32, err error) {
 }
 
 // handle reads the object that a handle leads to.
-func (p *Process) handle(addr uint64) (uint64, error) {
+func (p *heap) handle(addr uint64) (uint64, error) {
 	reference, err := p.memory.Word(addr)
 	return p.layout.Objects.Uncolour(reference), err
 }
 
 // parkBlockerOf finds the field in the class of a thread's object, or the one of its superclasses
 // that is java.lang.Thread.
-func (p *Process) parkBlockerOf(object uint64) (uint32, error) {
+func (p *heap) parkBlockerOf(object uint64) (uint32, error) {
 	header, err := p.memory.Bytes(object, p.layout.Objects.HeaderSize())
 	if err != nil {
 		return 0, err

@@ -189,7 +189,7 @@ func TestObjectsStale(t *testing.T) {
 		t.Errorf("class of an epoch that is over: %v", err)
 	}
 	// Another class has no name there.
-	clear(p.memory.Mem.(*vmstructs.Weave).Memory.(*vmtest.Memory).At(p.schema.object.name.At(klass), 8))
+	clear(p.memory.Mem.(*vmstructs.Weave).Memory.(*vmtest.Memory).At(p.heap.schema.name.At(klass), 8))
 	if class, err := p.Klass(klass, 2); err == nil {
 		t.Errorf("a class of the epoch before: %+v", class)
 	}
@@ -199,7 +199,7 @@ func TestObjectsStale(t *testing.T) {
 func TestObjectsMissing(t *testing.T) {
 	r := loadRecording(t, "testdata/objects25.gz")
 	p := r.attach(t, nil)
-	static := p.schema.object.heap.Heap
+	static := p.heap.schema.heap.Heap
 	for _, test := range []struct {
 		broken  func(p *Process, mem *vmtest.Memory)
 		err     error
@@ -208,15 +208,15 @@ func TestObjectsMissing(t *testing.T) {
 		{func(p *Process, mem *vmtest.Memory) { clear(mem.At(static, 8)) }, vmruntime.ErrStarting, ""},
 		{func(p *Process, mem *vmtest.Memory) {
 			heap := vmstructs.Number(mem.At(static, 8))
-			clear(mem.At(p.schema.object.heap.Reserved.At(heap), 16))
+			clear(mem.At(p.heap.schema.heap.Reserved.At(heap), 16))
 		}, nil, "The object layout of this JVM is unknown"},
-		{func(p *Process, mem *vmtest.Memory) { copy(mem.At(p.schema.object.klassShift, 4), "\x40\x00\x00\x00") }, nil,
+		{func(p *Process, mem *vmtest.Memory) { copy(mem.At(p.heap.schema.klassShift, 4), "\x40\x00\x00\x00") }, nil,
 			"The object layout of this JVM"},
 		{func(p *Process, mem *vmtest.Memory) {
 			heap := vmstructs.Number(mem.At(static, 8))
-			clear(mem.At(p.schema.object.heap.RegionShift.At(heap), 4))
+			clear(mem.At(p.heap.schema.heap.RegionShift.At(heap), 4))
 		}, nil, "The object layout of this JVM"},
-		{func(p *Process, mem *vmtest.Memory) { clear(mem.At(p.schema.object.threadList, 8)) }, vmruntime.ErrStarting,
+		{func(p *Process, mem *vmtest.Memory) { clear(mem.At(p.thread.threadList, 8)) }, vmruntime.ErrStarting,
 			""},
 	} {
 		fresh := loadRecording(t, "testdata/objects25.gz")

@@ -42,10 +42,6 @@ type objectSchema struct {
 	allocated                   vmstructs.Field // field of JavaThread: bytes, without the used part of the buffer
 	prefetchWords               uint64          // static: words behind a buffer's end that are its own, too
 	threadObject                vmstructs.Field // field of JavaThread
-	threadList                  uint64
-	listLength, listThreads     vmstructs.Field // fields of ThreadsList
-	firstThread                 uint64          // JDK 8 and 9
-	nextThread                  vmstructs.Field
 	monitorObject, monitorOwner vmstructs.Field // fields of ObjectMonitor
 	pendingMonitor              vmstructs.Field // field of JavaThread: the monitor that it waits to enter
 	// lockStack is a field of JavaThread: it holds the objects that the thread has locked, where
@@ -110,11 +106,6 @@ func newObjectSchema(from *vmstructs.Tables) objectSchema {
 		allocated:      r.Optional("Thread._allocated_bytes", "JavaThread._allocated_bytes"),
 		prefetchWords:  r.OptionalStatic("ThreadLocalAllocBuffer._reserve_for_allocation_prefetch"),
 		threadObject:   r.Field("JavaThread._threadObj"),
-		threadList:     r.OptionalStatic("ThreadsSMRSupport._java_thread_list"),
-		listLength:     r.Optional("ThreadsList._length"),
-		listThreads:    r.Optional("ThreadsList._threads"),
-		firstThread:    r.OptionalStatic("Threads._thread_list"),
-		nextThread:     r.Optional("JavaThread._next"),
 		monitorObject:  r.Field("ObjectMonitor._object"),
 		monitorOwner:   r.Optional("ObjectMonitor._owner"),
 		pendingMonitor: r.Optional("JavaThread._current_pending_monitor", "Thread._current_pending_monitor"),

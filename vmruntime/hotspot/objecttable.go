@@ -7,13 +7,13 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot/vmstructs"
 )
 
-// headBytes is how much memory a Process keeps of what it knows to be a class.
+// headBytes is how much memory a heap keeps of what it knows to be a class.
 const headBytes = 1 << 20
 
 // mirrorClass is the class whose objects, one for each class, hold the static fields of that class.
 const mirrorClass = "java/lang/Class"
 
-// An objectTable is what a Process remembers of classes of objects, and where they may be.
+// An objectTable is what a heap remembers of classes of objects, and where they may be.
 type objectTable struct {
 	classes *cache[methodKey, *Class]
 	heads   *cache[methodKey, klassHead]
@@ -45,8 +45,8 @@ func (t *objectTable) isVtable(addr uint64) bool {
 }
 
 // archiveBounds is where the VM keeps the bounds of the archive of classes, 0 if that is not known.
-func (p *Process) archiveBounds() (low, high uint64) {
-	if s := &p.schema.object; s.archiveLow != 0 {
+func (p *heap) archiveBounds() (low, high uint64) {
+	if s := &p.schema; s.archiveLow != 0 {
 		return s.archiveLow, s.archiveHigh
 	}
 	low, hasLow := p.symbol(symbolArchiveLow)
@@ -58,10 +58,10 @@ func (p *Process) archiveBounds() (low, high uint64) {
 }
 
 // learnObjects reads what is different in every process. What cannot be read stays unknown.
-func (p *Process) learnObjects() {
-	s := &p.schema.object
+func (p *heap) learnObjects() {
+	s := &p.schema
 	t := &p.objects
-	t.vtables[0] = [2]uint64{p.image.low + p.bias, p.image.high + p.bias}
+	t.vtables[0] = [2]uint64{p.build.low + p.bias, p.build.high + p.bias}
 	if lowAt, highAt := p.archiveBounds(); lowAt != 0 && highAt != 0 {
 		low, err1 := p.memory.Word(lowAt)
 		high, err2 := p.memory.Word(highAt)
@@ -77,8 +77,8 @@ func (p *Process) learnObjects() {
 
 // learnMirrors reads where a java.lang.Class has what it says of its class. What an object's header
 // is like is known.
-func (p *Process) learnMirrors() {
-	s := &p.schema.object
+func (p *heap) learnMirrors() {
+	s := &p.schema
 	t := &p.objects
 	t.mirrorKlass, t.mirrorSize = p.staticOffset(s.mirrorKlass), p.staticOffset(s.mirrorSize)
 	for _, at := range []uint64{t.mirrorKlass, p.staticOffset(s.mirrorArray)} {
@@ -89,7 +89,7 @@ func (p *Process) learnMirrors() {
 }
 
 // staticOffset is a number of 32 bits in a static variable, 0 if there is none.
-func (p *Process) staticOffset(static uint64) uint64 {
+func (p *heap) staticOffset(static uint64) uint64 {
 	if static == 0 {
 		return 0
 	}
@@ -102,7 +102,7 @@ func (p *Process) staticOffset(static uint64) uint64 {
 
 // mirrorBytes is the size of the java.lang.Class at start: as much as it says, for it has static
 // fields behind its own.
-func (p *Process) mirrorBytes(start uint64) uint64 {
+func (p *heap) mirrorBytes(start uint64) uint64 {
 	if p.objects.mirrorSize == 0 {
 		return 0
 	}
@@ -115,7 +115,7 @@ func (p *Process) mirrorBytes(start uint64) uint64 {
 }
 
 // staticField is the field at an offset in the java.lang.Class at start; zero if that is not known.
-func (p *Process) staticField(start, offset uint64, epoch uint32) Field {
+func (p *heap) staticField(start, offset uint64, epoch uint32) Field {
 	if p.objects.mirrorKlass == 0 {
 		return Field{}
 	}
@@ -140,15 +140,15 @@ type klassHead struct {
 	shape       javaheap.Shape
 }
 
-// bytes is about how much memory h holds.
-func (h klassHead) bytes() int { return 144 + len(h.symbol) + len(h.name) }
+// Bytes is about how much memory h holds.
+func (h klassHead) Bytes() int { return 144 + len(h.symbol) + len(h.name) }
 
 // readHeads reads classes. What does not look like one is absent: its vtable must be in libjvm, or
 // in the archive of classes that JVMs share (CDS), where the VM puts copies of its vtables; its
 // superclasses must begin with Object; and it must point to itself where it says, which is what
 // casts check. Methods and constant pools have vtables, too.
-func (p *Process) readHeads(klasses []uint64) (map[uint64]klassHead, error) {
-	s := &p.schema.object
+func (p *heap) readHeads(klasses []uint64) (map[uint64]klassHead, error) {
+	s := &p.schema
 	var heads vmstructs.Batch
 	for _, klass := range klasses {
 		heads.Add(klass, s.headSize())
@@ -191,8 +191,8 @@ func (p *Process) readHeads(klasses []uint64) (map[uint64]klassHead, error) {
 // hasSupers reports whether what a class has of its superclasses, down to itself, fits. Interfaces,
 // and classes that have too many, are not among them (src/hotspot/share/oops/klass.hpp,
 // Klass::initialize_supers).
-func (p *Process) hasSupers(klass uint64, head []byte) bool {
-	s := &p.schema.object
+func (p *heap) hasSupers(klass uint64, head []byte) bool {
+	s := &p.schema
 	supers := head[s.primary.Offset:s.primary.End()]
 	if first := vmstructs.Number(supers[:vmstructs.WordSize]); first == 0 || p.objects.object != 0 &&
 		first != p.objects.object {

@@ -11,11 +11,11 @@ import (
 func TestHasSupers(t *testing.T) {
 	const object, parent, klass = 0x1000, 0x2000, 0x3000
 	const checkOffset, secondary, primary, limit = 20, 32, 48, 8
-	schema := &schema{object: objectSchema{
+	schema := objectSchema{
 		superCheck: vmstructs.Field{Offset: checkOffset, Width: 4, Known: true},
 		secondary:  vmstructs.Field{Offset: secondary, Width: vmstructs.WordSize, Known: true},
 		primary:    vmstructs.Field{Offset: primary, Width: limit * vmstructs.WordSize, Known: true},
-	}}
+	}
 	for name, test := range map[string]struct {
 		known  uint64 // the class of java.lang.Object
 		check  uint32
@@ -39,7 +39,7 @@ func TestHasSupers(t *testing.T) {
 		for i, super := range test.supers {
 			binary.LittleEndian.PutUint64(head[primary+vmstructs.WordSize*i:], super)
 		}
-		p := &Process{schema: schema}
+		p := &heap{schema: schema}
 		p.objects.object = test.known
 		if got := p.hasSupers(klass, head); got != test.want {
 			t.Errorf("%s: %v, want %v", name, got, test.want)

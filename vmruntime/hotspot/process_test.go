@@ -20,7 +20,7 @@ import (
 func TestAttachStarting(t *testing.T) {
 	for name := range recordings {
 		r := loadRecording(t, name+".gz")
-		s := r.attach(t, nil).schema
+		s := r.attach(t, nil).codes.schema
 		for what, static := range map[string]uint64{
 			"code heaps": s.cache.Heaps, "call stub": s.stubs.CallStubReturn, "interpreter": s.stubs.Interpreter,
 		} {
@@ -49,7 +49,7 @@ func TestAttachLoading(t *testing.T) {
 		states := map[string]func(mem *vmtest.Memory){
 			"not mapped": func(mem *vmtest.Memory) { mem.Pieces = nil },
 			"JDK 0": func(mem *vmtest.Memory) {
-				v := whole.schema.version
+				v := whole.release
 				clear(mem.At(v.major, 4))
 				if v.jdk != 0 {
 					clear(mem.At(v.jdk, v.jdkMajor.End()))
@@ -100,7 +100,7 @@ func TestAttachReplacedMeanwhile(t *testing.T) {
 	const name, version = "testdata/jdk25", 99_999
 	p := newPatient(t, name)
 	var other codecache.Blob
-	if err := p.codeCache.Walk(&p.schema.blob, func(blobs []codecache.Blob) error {
+	if err := p.codeCache.Walk(&p.codes.schema.blob, func(blobs []codecache.Blob) error {
 		for _, b := range blobs {
 			if p.compiled(&b) && b.Method != p.blob.Method {
 				other = b
@@ -118,7 +118,7 @@ func TestAttachReplacedMeanwhile(t *testing.T) {
 		reads = 0
 		memory := vmtest.Hooked{Memory: p.mem, Before: func() {
 			if reads++; reads == at {
-				id, constMethod := p.schema.blob.CompileID, p.schema.method.constMethod
+				id, constMethod := p.codes.schema.blob.CompileID, p.field(t, "Method._constMethod")
 				binary.LittleEndian.PutUint32(p.mem.At(id.At(p.blob.Addr), 4), version)
 				copy(p.mem.At(constMethod.At(p.blob.Method), 8), p.mem.At(constMethod.At(other.Method), 8))
 			}
@@ -344,13 +344,13 @@ func TestNewSchemaMissing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := newSchema(s); err != nil {
+	if err := p.resolve(s); err != nil {
 		t.Fatal(err)
 	}
 	delete(s.Fields, "CodeBlob._name")
 	delete(s.Fields, "CompiledMethod._method")
 	delete(s.Sizes, "ConstMethod")
-	_, err = newSchema(s)
+	err = p.resolve(s)
 	want := "unknown libjvm: missing CodeBlob._name, nmethod._method or CompiledMethod._method, sizeof(ConstMethod)"
 	if err == nil || err.Error() != want {
 		t.Errorf("got  %v\nwant %s", err, want)
@@ -376,8 +376,6 @@ func FuzzVMStructs(f *testing.F) {
 				t.Fatalf("name of %d bytes", len(name))
 			}
 		}
-		if schema, err := newSchema(s); err == nil && schema == nil {
-			t.Fatal("no schema and no error")
-		}
+		bareProcess(nil).resolve(s)
 	})
 }

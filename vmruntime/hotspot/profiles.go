@@ -17,6 +17,31 @@ const (
 	maxReceivers = 1 << 14  // classes that are looked up for one chunk
 )
 
+// callerBytes is how much memory a profiler keeps of what methods can call: that of some 5,000.
+const callerBytes = 8 << 20
+
+// A profiler reads what one VM counted in its methods.
+type profiler struct {
+	*heap
+	schema     calldata.Schema
+	callers    *cache[uint64, *calling] // by method
+	dispatched *cache[dispatchKey, dispatchTarget]
+	klasses    *cache[methodKey, klassName]
+	decoder    *calldata.Decoder
+}
+
+func newProfiler(of *heap) *profiler {
+	return &profiler{
+		heap:       of,
+		callers:    newCache[uint64, *calling](callerBytes),
+		dispatched: newCache[dispatchKey, dispatchTarget](dispatchBytes),
+		klasses:    newCache[methodKey, klassName](klassBytes),
+	}
+}
+
+// resolve looks up the fields of counts. Without them, only these are unknown.
+func (p *profiler) resolve(from *vmstructs.Tables) { p.schema = calldata.NewSchema(from) }
+
 // Profiles reads what was counted in these methods. What a method can call is read once; its
 // counts, and what calls were resolved to if that was open, are read every time.
 //
@@ -24,13 +49,13 @@ const (
 // may be in the invocations and not in the count of its site. They are exact while only the
 // interpreter and C1's code of level 3 run; C2's code counts nothing, so that they freeze. -Xint
 // counts nothing at all.
-func (p *Process) Profiles(methods []uint64) (map[uint64]*vmruntime.MethodProfile, error) {
-	s := &p.schema.profile
+func (p *profiler) Profiles(methods []uint64) (map[uint64]*vmruntime.MethodProfile, error) {
+	s := &p.schema
 	if err := s.Err(p.version.jdk); err != nil {
 		return nil, err
 	}
 	if p.decoder == nil {
-		p.decoder = calldata.NewDecoder(p.memory, &p.schema.flags, &p.schema.profile.Tags, p.version.jdk)
+		p.decoder = calldata.NewDecoder(p.memory, &p.flags, &p.schema.Tags, p.version.jdk)
 	}
 	const attempts = 2 // classes are unloaded in bursts, with long pauses between
 	for range attempts {
@@ -50,7 +75,7 @@ func (p *Process) Profiles(methods []uint64) (map[uint64]*vmruntime.MethodProfil
 }
 
 // readProfiles reads the profiles of one chunk of methods.
-func (p *Process) readProfiles(methods []uint64, epoch uint32, search *methodSearch,
+func (p *profiler) readProfiles(methods []uint64, epoch uint32, search *methodSearch,
 	to map[uint64]*vmruntime.MethodProfile) error {
 
 	known, err := p.callings(methods, epoch)
@@ -63,12 +88,12 @@ func (p *Process) readProfiles(methods []uint64, epoch uint32, search *methodSea
 			list = append(list, &counting{calling: c, method: addr})
 		}
 	}
-	r := callReader{p.methodReader(), &p.schema.profile}
+	r := callReader{p.methodReader(), &p.schema}
 	if err := r.counts(list); err != nil {
 		return err
 	}
 	for _, m := range list {
-		m.decode(&p.schema.profile, p.decoder)
+		m.decode(&p.schema, p.decoder)
 	}
 	if err := search.searchCallees(list); err != nil {
 		return err
@@ -85,7 +110,7 @@ func (p *Process) readProfiles(methods []uint64, epoch uint32, search *methodSea
 
 // callings returns what the methods can call. Those that cannot be read, or are not what they were,
 // are absent.
-func (p *Process) callings(methods []uint64, epoch uint32) (map[uint64]*calling, error) {
+func (p *profiler) callings(methods []uint64, epoch uint32) (map[uint64]*calling, error) {
 	known := make(map[uint64]*calling, len(methods))
 	var unsure []uint64
 	for _, addr := range methods {
@@ -98,8 +123,8 @@ func (p *Process) callings(methods []uint64, epoch uint32) (map[uint64]*calling,
 	if len(unsure) == 0 {
 		return known, nil
 	}
-	r := callReader{p.methodReader(), &p.schema.profile}
-	methodReads, symbols, err := r.methodReader.read(unsure, methodRound{r.pools}, methodRound{r.klasses})
+	r := callReader{p.methodReader(), &p.schema}
+	methodReads, symbols, err := r.named(unsure)
 	if err != nil {
 		return nil, err
 	}
@@ -145,7 +170,7 @@ func (p *Process) callings(methods []uint64, epoch uint32) (map[uint64]*calling,
 }
 
 // receivers looks up which methods the receivers of calls that depend on them have.
-func (p *Process) receivers(list []*counting, epoch uint32, search *methodSearch) (receiverTable, error) {
+func (p *profiler) receivers(list []*counting, epoch uint32, search *methodSearch) (receiverTable, error) {
 	var asked []dispatch
 	var klasses []uint64
 	for _, m := range list {

@@ -170,7 +170,7 @@ func sites(t *testing.T, p *Process) (all []vmruntime.Site) {
 	last := uint64(0) // byte of the first heap's code
 	stubs := make(map[string]int)
 	var methods []codecache.Blob
-	err := p.codeCache.Walk(&p.schema.blob, func(blobs []codecache.Blob) error {
+	err := p.codeCache.Walk(&p.codes.schema.blob, func(blobs []codecache.Blob) error {
 		for _, b := range blobs {
 			if p.codeCache.HeapOf(b.Addr) == &p.codeCache.Heaps[0] {
 				last = max(last, b.End-1)

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/vmprof-agent/vmprof-agent/vmruntime"
+	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot/vmstructs"
 	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot/vmtest"
 )
 
@@ -25,7 +26,28 @@ type recording struct {
 }
 
 func (r *recording) image() *Image {
-	return &Image{machine: elf.EM_X86_64, symbols: r.Symbols, tlsSlot: r.TLSSlot, low: r.Bounds[0], high: r.Bounds[1]}
+	return &Image{&build{machine: elf.EM_X86_64, symbols: r.Symbols, tlsSlot: r.TLSSlot, low: r.Bounds[0],
+		high: r.Bounds[1]}}
+}
+
+// field looks up a field in the tables of a VM.
+func (p *Process) field(t testing.TB, names ...string) vmstructs.Field {
+	t.Helper()
+	tables, err := vmstructs.ReadTables(p.memory, p.symbol)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &vmstructs.Resolver{Tables: tables}
+	f := r.Field(names...)
+	if err := r.Err(); err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+// bareProcess is a process of which nothing has been read.
+func bareProcess(mem vmruntime.Memory) *Process {
+	return newProcess(newVM(&build{}, vmruntime.Target{Memory: mem}), nil)
 }
 
 func (r *recording) memory() *vmtest.Memory { return &vmtest.Memory{Pieces: r.Pieces} }

@@ -72,9 +72,9 @@ func (Runtime) Recognise(file string) bool { return path.Base(file) == "libjvm.s
 // Image reads the symbols and probes of a libjvm. It returns nil, nil for a file that is not
 // HotSpot's, because other VMs have a libjvm.so too.
 func (Runtime) Image(file *elffile.File) (vmruntime.Image, error) {
-	image, err := newImage(file)
-	if image == nil {
+	b, err := newBuild(file)
+	if b == nil {
 		return nil, err
 	}
-	return image, nil
+	return &Image{b}, nil
 }

@@ -9,13 +9,11 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot/debuginfo"
 )
 
-var _ vmruntime.SafepointReader = (*Process)(nil)
-
 // Safepoints reads the polls of a compilation, and the places that its calls of Java methods return
 // to.
-func (p *Process) Safepoints(of vmruntime.Compilation) ([]vmruntime.Safepoint, error) {
-	if p.image.machine != elf.EM_X86_64 {
-		return nil, fmt.Errorf("polls are not known on %v yet: %w", p.image.machine, vmruntime.ErrUnknown)
+func (p *codes) Safepoints(of vmruntime.Compilation) ([]vmruntime.Safepoint, error) {
+	if p.build.machine != elf.EM_X86_64 {
+		return nil, fmt.Errorf("polls are not known on %v yet: %w", p.build.machine, vmruntime.ErrUnknown)
 	}
 	if size := of.End - of.Begin; of.End < of.Begin || size > maxCodeBytes {
 		return nil, fmt.Errorf("%d bytes of code: %w", size, vmruntime.ErrMalformed)
@@ -38,7 +36,7 @@ func (p *Process) Safepoints(of vmruntime.Compilation) ([]vmruntime.Safepoint, e
 }
 
 // decodeSafepoints decodes what the header of a compilation leads to.
-func (p *Process) decodeSafepoints(of *vmruntime.Compilation, header []byte) (list []vmruntime.Safepoint, err error) {
+func (p *codes) decodeSafepoints(of *vmruntime.Compilation, header []byte) (list []vmruntime.Safepoint, err error) {
 	if !p.schema.scopes.Known() {
 		return nil, fmt.Errorf("debug information: %w", vmruntime.ErrUnknown)
 	}

@@ -21,7 +21,7 @@ type stubNames struct {
 }
 
 // lookup names the place at pc, which is in b.
-func (s *stubNames) lookup(p *Process, pc uint64, b *codecache.Blob) (string, error) {
+func (s *stubNames) lookup(p *codes, pc uint64, b *codecache.Blob) (string, error) {
 	switch p.kinds.Lookup(b.Name) {
 	case codecache.KindVtable:
 		return "[vtable stub]", nil
@@ -54,7 +54,7 @@ func (s *stubNames) lookup(p *Process, pc uint64, b *codecache.Blob) (string, er
 // find returns the stub routine that pc is in, which is in b. The VM generates some routines when
 // they are first needed (JDK 21+), each time in a new blob, so it is seen for a blob that is new
 // whether the list has grown.
-func (s *stubNames) find(p *Process, pc uint64, b *codecache.Blob) (codecache.Piece, bool) {
+func (s *stubNames) find(p *codes, pc uint64, b *codecache.Blob) (codecache.Piece, bool) {
 	if len(s.searched) > codecache.MaxKinds {
 		s.searched = nil
 	}
@@ -69,7 +69,7 @@ func (s *stubNames) find(p *Process, pc uint64, b *codecache.Blob) (codecache.Pi
 }
 
 // routine returns the first stub routine whose name matches.
-func (s *stubNames) routine(p *Process, match func(name string) bool) (codecache.Piece, bool) {
+func (s *stubNames) routine(p *codes, match func(name string) bool) (codecache.Piece, bool) {
 	s.load(p)
 	for _, routine := range s.routines.Pieces {
 		if match(routine.Name) {
@@ -81,7 +81,7 @@ func (s *stubNames) routine(p *Process, match func(name string) bool) (codecache
 
 // load reads the stub routines. Without them (a stripped libjvm) blobs go by their names: no reason
 // to fail.
-func (s *stubNames) load(p *Process) {
+func (s *stubNames) load(p *codes) {
 	if list, ok := p.symbol(symbolStubList); ok {
 		s.routines.Read(p.memory, list)
 	}
@@ -95,8 +95,14 @@ func isReturnBarrier(name string) bool {
 	return strings.Contains(name, "returnbarrier") && !strings.Contains(name, "exc")
 }
 
+// returnBarrier is the address of the stub that isReturnBarrier recognises, 0 if there is none.
+func (p *codes) returnBarrier() uint64 {
+	routine, _ := p.stubs.routine(p, isReturnBarrier)
+	return routine.Begin
+}
+
 // stub names a piece of generated code.
-func (p *Process) stub(site vmruntime.Site) ([]vmruntime.Frame, error) {
+func (p *codes) stub(site vmruntime.Site) ([]vmruntime.Frame, error) {
 	addr, header, err := p.codeCache.FindHeader(site.PC, p.schema.blob.BlobHeader)
 	if err != nil {
 		return nil, err
@@ -125,7 +131,7 @@ func (p *Process) stub(site vmruntime.Site) ([]vmruntime.Frame, error) {
 }
 
 // firstCompilation names a place in compiled code whose compile id was not read with the sample.
-func (p *Process) firstCompilation(site vmruntime.Site) ([]vmruntime.Frame, error) {
+func (p *codes) firstCompilation(site vmruntime.Site) ([]vmruntime.Frame, error) {
 	addr, header, err := p.codeCache.FindHeader(site.PC, p.headerSize())
 	if err != nil {
 		return nil, err

@@ -4,9 +4,9 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"slices"
 
 	"github.com/vmprof-agent/vmprof-agent/vmruntime"
+	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot/javaheap"
 	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot/vmstructs"
 )
 
@@ -29,9 +29,13 @@ type threadSchema struct {
 	contBarrier                  uint64          // static: see LoomLayout.ReturnBarrier; exported from JDK 28 on
 	// threadObject and tiThread are fields of JavaThread: its java.lang.Thread, and what JVM TI
 	// takes for the current one.
-	threadObject, tiThread vmstructs.Field
-	initState              vmstructs.Field // field of InstanceKlass
-	initialized            int64           // its value once a class is initialized
+	threadObject, tiThread  vmstructs.Field
+	threadList              uint64          // static: a ThreadsList
+	listLength, listThreads vmstructs.Field // fields of ThreadsList
+	firstThread             uint64          // static, in JDK 8 and 9
+	nextThread              vmstructs.Field // field of JavaThread
+	initState               vmstructs.Field // field of InstanceKlass
+	initialized             int64           // its value once a class is initialized
 }
 
 func newThreadSchema(r *vmstructs.Resolver) threadSchema {
@@ -54,6 +58,11 @@ func newThreadSchema(r *vmstructs.Resolver) threadSchema {
 		contParent:    r.Optional("ContinuationEntry._parent"),
 		contBarrier:   r.OptionalStatic("StubRoutines._cont_returnBarrier"),
 		threadObject:  r.Optional("JavaThread._threadObj"),
+		threadList:    r.OptionalStatic("ThreadsSMRSupport._java_thread_list"),
+		listLength:    r.Optional("ThreadsList._length"),
+		listThreads:   r.Optional("ThreadsList._threads"),
+		firstThread:   r.OptionalStatic("Threads._thread_list"),
+		nextThread:    r.Optional("JavaThread._next"),
 		tiThread:      r.Optional("JavaThread._jvmti_vthread"),
 		initState:     r.Optional("InstanceKlass._init_state"),
 		initialized:   r.Constant("InstanceKlass::fully_initialized"),
@@ -126,8 +135,8 @@ const maxListings = 100
 
 // threads returns the addresses of JavaThreads, at most so many. The VM replaces its list when a
 // thread begins or ends, and frees the old one: if it did so meanwhile, the list is read again.
-func (p *Process) threads(most uint64) (threads []uint64, err error) {
-	s := &p.schema.object
+func (p *vm) threads(most uint64) (threads []uint64, err error) {
+	s := &p.thread
 	if s.linked() {
 		return p.linkedThreads(most)
 	}
@@ -151,8 +160,8 @@ func (p *Process) threads(most uint64) (threads []uint64, err error) {
 }
 
 // listedThreads are those of a ThreadsList.
-func (p *Process) listedThreads(list, most uint64) (threads []uint64, err error) {
-	s := &p.schema.object
+func (p *vm) listedThreads(list, most uint64) (threads []uint64, err error) {
+	s := &p.thread
 	header, err := p.memory.Bytes(list, vmstructs.LastEnd(s.listLength, s.listThreads))
 	if err != nil {
 		return nil, err
@@ -165,13 +174,22 @@ func (p *Process) listedThreads(list, most uint64) (threads []uint64, err error)
 }
 
 // linked reports whether the VM's list of threads is a linked one.
-func (s *objectSchema) linked() bool {
+func (s *threadSchema) linked() bool {
 	return s.threadList == 0 || !s.listLength.Known || !s.listThreads.Known
 }
 
+// layoutList says where the list of threads is.
+func (s *threadSchema) layoutList(l *javaheap.ObjectLayout) {
+	if s.linked() {
+		l.ThreadList, l.ThreadNext = s.firstThread, s.nextThread.Offset
+	} else {
+		l.ThreadList, l.ListLength, l.ListThreads = s.threadList, s.listLength.Offset, s.listThreads.Offset
+	}
+}
+
 // linkedThreads does so where each leads to the next one.
-func (p *Process) linkedThreads(most uint64) (threads []uint64, err error) {
-	s := &p.schema.object
+func (p *vm) linkedThreads(most uint64) (threads []uint64, err error) {
+	s := &p.thread
 	if s.firstThread == 0 || !s.nextThread.Known {
 		return nil, errors.New("the VM does not export its threads")
 	}
@@ -186,7 +204,7 @@ func (p *Process) linkedThreads(most uint64) (threads []uint64, err error) {
 // Threads returns those that run Java code, at most vmruntime.MaxListedThreads. One that starts or
 // ends meanwhile may be absent. It costs a read of some bytes for each thread, in batches, three
 // times; a system call each up to JDK 9, whose list is a linked one.
-func (p *Process) Threads() ([]vmruntime.Thread, error) {
+func (p *vm) Threads() ([]vmruntime.Thread, error) {
 	addrs, err := p.threads(vmruntime.MaxListedThreads)
 	if err != nil {
 		return nil, fmt.Errorf("list of threads: %w", err)
@@ -227,7 +245,7 @@ func (p *Process) Threads() ([]vmruntime.Thread, error) {
 // thread that called that (src/hotspot/share/runtime/threads.cpp), and next the Reference Handler,
 // which does not end: both run Java code. Threads of compilers and services, which are of
 // subclasses, come later.
-func (p *Process) javaThreadVtable() (uint64, error) {
+func (p *vm) javaThreadVtable() (uint64, error) {
 	threads, err := p.threads(vmruntime.MaxListedThreads)
 	if err != nil {
 		return 0, err
@@ -236,7 +254,7 @@ func (p *Process) javaThreadVtable() (uint64, error) {
 		return 0, vmruntime.ErrStarting
 	}
 	oldest := threads[0]
-	if p.schema.object.linked() { // a new one is put at the front
+	if p.thread.linked() { // a new one is put at the front
 		oldest = threads[len(threads)-1]
 		if len(threads) == vmruntime.MaxListedThreads {
 			return 0, fmt.Errorf("there are %d threads or more", len(threads))
@@ -246,54 +264,8 @@ func (p *Process) javaThreadVtable() (uint64, error) {
 	if err != nil {
 		return 0, err
 	}
-	if vtable < p.bias+p.image.low || vtable >= p.bias+p.image.high {
+	if vtable < p.bias+p.build.low || vtable >= p.bias+p.build.high {
 		return 0, fmt.Errorf("a thread's vtable at %#x: %w", vtable, vmruntime.ErrMalformed)
 	}
 	return vtable, nil
-}
-
-// A bufferList is the free parts of all threads' allocation buffers, read when it is first asked:
-// nothing in them is an object, though it may look like one.
-type bufferList struct {
-	*Process
-	read bool
-	free [][2]uint64 // from top to end, and what is kept behind that
-}
-
-// maxBuffers bounds how many threads are asked.
-const maxBuffers = 16 << 10
-
-// isFree reports whether addr is in one of them. Where they cannot be read, because threads come or
-// go, nothing is.
-func (l *bufferList) isFree(addr uint64) bool {
-	if !l.read {
-		l.read = true
-		if err := l.readBuffers(); err != nil {
-			l.free = nil
-		}
-	}
-	return slices.ContainsFunc(l.free, func(free [2]uint64) bool { return addr >= free[0] && addr < free[1] })
-}
-
-func (l *bufferList) readBuffers() error {
-	threads, err := l.threads(maxBuffers)
-	if err != nil {
-		return err
-	}
-	var b vmstructs.Batch
-	for _, thread := range threads {
-		b.Add(thread+uint64(l.layout.Objects.TLABTop), vmstructs.WordSize)
-		b.Add(thread+uint64(l.layout.Objects.TLABEnd), vmstructs.WordSize)
-	}
-	if err := b.Read(l.memory.Mem); err != nil {
-		return err
-	}
-	for i := range threads {
-		top, ok1 := b.Word(2 * i)
-		end, ok2 := b.Word(2*i + 1)
-		if ok1 && ok2 && top < end {
-			l.free = append(l.free, [2]uint64{top, end + l.objects.tlabReserve})
-		}
-	}
-	return nil
 }

@@ -76,10 +76,10 @@ func TestLinkedThreads(t *testing.T) {
 	head := m.Words(newest)
 	empty := m.Words(0)
 
-	p := &Process{image: &Image{low: 0x100, high: 0x300}, bias: 0x7000_0000, schema: &schema{}}
-	p.memory.Mem = m.Memory()
-	p.schema.object.firstThread, p.schema.object.nextThread = head, vmstructs.Field{Offset: 16, Width: 8, Known: true}
-	p.schema.thread.osThread, p.schema.thread.osThreadID = vmstructs.Field{Offset: 8, Width: 8, Known: true},
+	p := bareProcess(m.Memory())
+	p.build.low, p.build.high, p.bias = 0x100, 0x300, 0x7000_0000
+	p.thread.firstThread, p.thread.nextThread = head, vmstructs.Field{Offset: 16, Width: 8, Known: true}
+	p.thread.osThread, p.thread.osThreadID = vmstructs.Field{Offset: 8, Width: 8, Known: true},
 		vmstructs.Field{Offset: 0, Width: 4, Known: true}
 	p.layout.Thread.OSThread = 8
 
@@ -92,12 +92,12 @@ func TestLinkedThreads(t *testing.T) {
 		t.Errorf("threads %+v, %v; want %+v", got, err, want)
 	}
 
-	p.image.low = 0x200 // the oldest thread's vtable is none of libjvm's
+	p.build.low = 0x200 // the oldest thread's vtable is none of libjvm's
 	p.layout.Thread = ThreadLayout{OSThread: 8}
 	if err := p.layoutThreadIDs(); err != nil || p.layout.Thread.ByID || len(p.layout.Missing) != 1 {
 		t.Errorf("%+v, %v, missing %q", p.layout.Thread, err, p.layout.Missing)
 	}
-	p.schema.object.firstThread, p.layout.Thread = empty, ThreadLayout{OSThread: 8}
+	p.thread.firstThread, p.layout.Thread = empty, ThreadLayout{OSThread: 8}
 	if err := p.layoutThreadIDs(); !errors.Is(err, vmruntime.ErrStarting) {
 		t.Errorf("no threads: %v", err)
 	}
@@ -108,9 +108,8 @@ func TestLinkedThreadsAreBounded(t *testing.T) {
 	m := &vmtest.Image{Base: 0x1000}
 	at := m.Base + 8
 	head := m.Words(at, 0x7000_0100, 0, at)
-	p := &Process{schema: &schema{}}
-	p.memory.Mem = m.Memory()
-	p.schema.object.firstThread, p.schema.object.nextThread = head, vmstructs.Field{Offset: 16, Width: 8, Known: true}
+	p := bareProcess(m.Memory())
+	p.thread.firstThread, p.thread.nextThread = head, vmstructs.Field{Offset: 16, Width: 8, Known: true}
 	if got, err := p.javaThreadVtable(); err == nil {
 		t.Errorf("vtable %#x", got)
 	}

@@ -8,11 +8,9 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot/vmstructs"
 )
 
-var _ vmruntime.VersionReader = (*Process)(nil)
-
 // Described describes a compilation without a read, if its code was read already.
-func (p *Process) Described(site vmruntime.Site) (vmruntime.Compilation, error) {
-	if c, ok := p.codes.get(site.Version & codecache.VersionMask); ok && site.Kind == vmruntime.Compiled &&
+func (p *codes) Described(site vmruntime.Site) (vmruntime.Compilation, error) {
+	if c, ok := p.byVersion.get(site.Version & codecache.VersionMask); ok && site.Kind == vmruntime.Compiled &&
 		c.contains(site.PC) {
 		return p.describe(&c.blob), nil
 	}
@@ -20,24 +18,24 @@ func (p *Process) Described(site vmruntime.Site) (vmruntime.Compilation, error) 
 }
 
 // Announced names a compilation by what the VM announced of it, which may be cut.
-func (p *Process) Announced(c vmruntime.CodeLoad) vmruntime.Frame {
+func (p *codes) Announced(c vmruntime.CodeLoad) vmruntime.Frame {
 	clean := func(s string) string { return vmstructs.CleanText([]byte(s)) }
 	return vmruntime.Frame{Function: functionName(clean(c.Class), clean(c.Name)), Signature: clean(c.Signature),
 		BCI: -1}
 }
 
 // Inlined returns the methods that are compiled into a compilation.
-func (p *Process) Inlined(site vmruntime.Site) (methods []uint64, names []string, err error) {
+func (p *codes) Inlined(site vmruntime.Site) (methods []uint64, names []string, err error) {
 	if site.Kind != vmruntime.Compiled {
 		return nil, nil, fmt.Errorf("site of kind %d: %w", site.Kind, vmruntime.ErrUnknown)
 	}
 	version := site.Version & codecache.VersionMask
-	c, ok := p.codes.get(version)
+	c, ok := p.byVersion.get(version)
 	if !ok || !c.contains(site.PC) {
 		if c, err = p.readCurrent(version, site); err != nil {
 			return nil, nil, err
 		}
-		p.codes.add(version, c)
+		p.byVersion.add(version, c)
 	}
 	seen := map[uint64]bool{c.method: true}
 	for i, from := range c.methods {
@@ -51,7 +49,7 @@ func (p *Process) Inlined(site vmruntime.Site) (methods []uint64, names []string
 
 // States reads the state and the version of compilations again. What has another version by now is
 // freed.
-func (p *Process) States(list []vmruntime.Compilation) ([]vmruntime.CodeState, error) {
+func (p *codes) States(list []vmruntime.Compilation) ([]vmruntime.CodeState, error) {
 	id, state := p.schema.blob.CompileID, p.schema.blob.State
 	first := uint64(min(id.Offset, state.Offset))
 	size := max(id.End(), state.End()) - first
@@ -77,37 +75,4 @@ func (p *Process) States(list []vmruntime.Compilation) ([]vmruntime.CodeState, e
 		}
 	}
 	return states, nil
-}
-
-// Traps reads the counts of uncommon traps in methods, from their MethodData.
-func (p *Process) Traps(methods []uint64) (map[uint64]vmruntime.Traps, error) {
-	s := &p.schema.profile
-	size := s.Traps.Length()
-	if size == 0 || !s.MethodData.Known {
-		return nil, nil
-	}
-	methods = vmstructs.Distinct(methods)
-	var pointers, objects vmstructs.Batch
-	for _, m := range methods {
-		pointers.Add(s.MethodData.At(m), vmstructs.WordSize)
-	}
-	if err := pointers.Read(p.memory.Mem); err != nil {
-		return nil, fmt.Errorf("uncommon traps: %w", err)
-	}
-	for i := range methods {
-		data, _ := pointers.Word(i)
-		objects.Add(data, size)
-	}
-	if err := objects.Read(p.memory.Mem); err != nil {
-		return nil, fmt.Errorf("uncommon traps: %w", err)
-	}
-	found := make(map[uint64]vmruntime.Traps)
-	for i, m := range methods {
-		if object, ok := objects.Bytes(i); ok {
-			if traps, ok := s.Traps.Decode(m, object); ok {
-				found[m] = traps
-			}
-		}
-	}
-	return found, nil
 }

@@ -11,12 +11,6 @@ import (
 // if it is gone from the code cache as well.
 const maxVersions = 64 << 10
 
-// A methodName is the identity of a method as the VM has it: java/util/HashMap, get,
-// (Ljava/lang/Object;)….
-type methodName struct {
-	class, name, signature string
-}
-
 // A namedCode is what remains of a compilation when its code is gone: who it was.
 type namedCode struct {
 	begin uint64

@@ -10,8 +10,8 @@ import (
 )
 
 // Collections implements vmruntime.VirtualLister.
-func (p *Process) Collections() (uint64, error) {
-	s := &p.schema.object.heap
+func (p *lister) Collections() (uint64, error) {
+	s := &p.schema.heap
 	if !s.Collections.Known || !s.Collecting.Known {
 		return 0, nil
 	}
@@ -31,7 +31,7 @@ func (p *Process) Collections() (uint64, error) {
 }
 
 // DescribeVirtual implements vmruntime.VirtualLister.
-func (p *Process) DescribeVirtual(
+func (p *lister) DescribeVirtual(
 	words []vmruntime.VirtualWords, collections uint64,
 ) ([]vmruntime.VirtualDoing, error) {
 	all, err := p.describeVirtual(words)
@@ -54,7 +54,7 @@ func (p *Process) DescribeVirtual(
 	return all, fmt.Errorf("what virtual threads wait for: %w", err)
 }
 
-func (p *Process) describeVirtual(words []vmruntime.VirtualWords) ([]vmruntime.VirtualDoing, error) {
+func (p *lister) describeVirtual(words []vmruntime.VirtualWords) ([]vmruntime.VirtualDoing, error) {
 	if p.virtualList == nil {
 		return nil, errors.New("virtual threads were not listed")
 	}
@@ -111,7 +111,7 @@ func (p *Process) describeVirtual(words []vmruntime.VirtualWords) ([]vmruntime.V
 const waiterMonitor = 4 * vmstructs.WordSize
 
 // waitedMonitors returns the objects of the monitors that threads wait for, 0 for others.
-func (p *Process) waitedMonitors(words []vmruntime.VirtualWords) ([]uint64, error) {
+func (p *lister) waitedMonitors(words []vmruntime.VirtualWords) ([]uint64, error) {
 	l := &p.layout.Objects
 	at := make([]uint64, len(words))
 	for i, w := range words {

@@ -38,7 +38,7 @@ const suspendedState = 1 << 8
 
 // VirtualThreads implements vmruntime.VirtualLister. It costs some twenty reads for each thread
 // that is drawn, in batches, and one for each hash table, of 4 or 8 bytes for each of its places.
-func (p *Process) VirtualThreads(most int, draw func(n int) int) ([]vmruntime.VirtualThread, error) {
+func (p *lister) VirtualThreads(most int, draw func(n int) int) ([]vmruntime.VirtualThread, error) {
 	if p.virtualClass == 0 {
 		return nil, errors.New("virtual threads: the VM does not export their class")
 	}
@@ -77,12 +77,11 @@ func (p *Process) VirtualThreads(most int, draw func(n int) int) ([]vmruntime.Vi
 }
 
 // findVirtualList finds the sets.
-func (p *Process) findVirtualList() (*virtualList, error) {
-	s := &p.schema.classes
-	if len(s.lacks) > 0 || !p.schema.object.mirror.Known || !p.layout.HasObjects {
+func (p *lister) findVirtualList() (*virtualList, error) {
+	if p.canListClasses() != nil || !p.schema.mirror.Known || !p.layout.HasObjects {
 		return nil, errors.New("the VM does not export its classes and what they consist of")
 	}
-	classes, err := p.listClasses(s)
+	classes, err := p.listClasses()
 	if err != nil {
 		return nil, err
 	}
@@ -119,14 +118,14 @@ func (p *Process) findVirtualList() (*virtualList, error) {
 
 // staticPlace returns the handle of a class's java.lang.Class, and the offset of a static field in
 // it.
-func (p *Process) staticPlace(klass uint64, name string, epoch uint32) (handle, offset uint64, err error) {
+func (p *lister) staticPlace(klass uint64, name string, epoch uint32) (handle, offset uint64, err error) {
 	class, err := p.Klass(klass, epoch)
 	if err != nil {
 		return 0, 0, err
 	}
 	for _, f := range class.statics {
 		if f.Name == name {
-			handle, err = p.memory.Word(p.schema.object.mirror.At(klass))
+			handle, err = p.memory.Word(p.schema.mirror.At(klass))
 			return handle, uint64(f.Offset), err
 		}
 	}
@@ -134,7 +133,7 @@ func (p *Process) staticPlace(klass uint64, name string, epoch uint32) (handle, 
 }
 
 // virtualStates reads the numbers of the states of virtual threads, which differ between JDKs.
-func (p *Process) virtualStates(epoch uint32) (map[uint64]vmruntime.VirtualState, error) {
+func (p *lister) virtualStates(epoch uint32) (map[uint64]vmruntime.VirtualState, error) {
 	states := map[uint64]vmruntime.VirtualState{}
 	for name, state := range map[string]vmruntime.VirtualState{
 		"PARKED": vmruntime.VirtualParked, "TIMED_PARKED": vmruntime.VirtualParked, "UNPARKED": vmruntime.VirtualParked,
@@ -164,14 +163,14 @@ func (p *Process) virtualStates(epoch uint32) (map[uint64]vmruntime.VirtualState
 }
 
 // handled is the object that a handle refers to.
-func (p *Process) handled(handle uint64) (uint64, error) {
+func (p *lister) handled(handle uint64) (uint64, error) {
 	word, err := p.memory.Word(handle)
 	return p.layout.Objects.Uncolour(word), err
 }
 
 // virtualEntries returns the first entry at each place of all sets of virtual threads, and how many
 // sets the one that it is of stands for.
-func (p *Process) virtualEntries(
+func (p *lister) virtualEntries(
 	l *virtualList, draw func(n int) int,
 ) (entries []uint64, weights []float64, err error) {
 	epoch := p.currentEpoch()
@@ -222,7 +221,7 @@ func (p *Process) virtualEntries(
 
 // containerSets returns the sets of threads of the containers that entries of the registry refer to
 // weakly.
-func (p *Process) containerSets(entries []uint64, epoch uint32) (sets []uint64, err error) {
+func (p *lister) containerSets(entries []uint64, epoch uint32) (sets []uint64, err error) {
 	for depth := 0; len(entries) > 0 && depth < maxChain; depth++ {
 		containers := entries
 		for _, name := range [...]string{"key", "referent"} {
@@ -258,7 +257,7 @@ func (p *Process) containerSets(entries []uint64, epoch uint32) (sets []uint64, 
 
 // setPlaces returns the first entries at the places of a ConcurrentHashMap.KeySetView, without
 // those that have none.
-func (p *Process) setPlaces(set uint64, epoch uint32) ([]uint64, error) {
+func (p *lister) setPlaces(set uint64, epoch uint32) ([]uint64, error) {
 	at := []uint64{set}
 	for _, name := range [...]string{"map", "table"} {
 		var err error
@@ -300,7 +299,7 @@ func (p *Process) setPlaces(set uint64, epoch uint32) ([]uint64, error) {
 
 // nextEntries returns the entries behind others at their places. That of a tree's root is its first
 // one.
-func (p *Process) nextEntries(entries []uint64, epoch uint32) (next []uint64, err error) {
+func (p *lister) nextEntries(entries []uint64, epoch uint32) (next []uint64, err error) {
 	first, err := p.follow(entries, epoch, func(f Field) bool { return f.Name == "first" })
 	if err != nil {
 		return nil, err
@@ -319,7 +318,7 @@ func (p *Process) nextEntries(entries []uint64, epoch uint32) (next []uint64, er
 
 // virtualKeys returns the threads that entries and those behind them have as keys, with what they
 // stand for.
-func (p *Process) virtualKeys(
+func (p *lister) virtualKeys(
 	entries []uint64, weights []vmruntime.VirtualThread,
 ) (threads []uint64, list []vmruntime.VirtualThread, err error) {
 	epoch := p.currentEpoch()
@@ -352,7 +351,7 @@ func (p *Process) virtualKeys(
 }
 
 // readVirtual completes what is known of threads. It leaves out what is no virtual thread.
-func (p *Process) readVirtual(threads []uint64, list []vmruntime.VirtualThread) ([]vmruntime.VirtualThread, error) {
+func (p *lister) readVirtual(threads []uint64, list []vmruntime.VirtualThread) ([]vmruntime.VirtualThread, error) {
 	const virtual = "java.lang.VirtualThread"
 	epoch := p.currentEpoch()
 	classes, err := p.classes(threads, epoch)
@@ -403,7 +402,7 @@ type readWords struct {
 
 // virtualWords reads all words of threads in one go, so that those of one thread are as of about
 // one moment.
-func (p *Process) virtualWords(states, blockers, waiters, mounted []uint64) ([]readWords, error) {
+func (p *lister) virtualWords(states, blockers, waiters, mounted []uint64) ([]readWords, error) {
 	var b vmstructs.Batch
 	for i := range states {
 		b.Add(mounted[i], 1)
@@ -424,16 +423,4 @@ func (p *Process) virtualWords(states, blockers, waiters, mounted []uint64) ([]r
 			word(0) != 0}
 	}
 	return all, nil
-}
-
-// referent is the object that a reference refers to; a narrow one is in the lower half of the word.
-func (p *Process) referent(word uint64) uint64 {
-	l := &p.layout.Objects
-	if !l.OopIsNarrow {
-		return l.Uncolour(word)
-	}
-	if word = uint64(uint32(word)); word == 0 {
-		return 0
-	}
-	return l.OopBase + word<<l.OopShift
 }

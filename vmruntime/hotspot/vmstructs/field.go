@@ -12,6 +12,14 @@ type Field struct {
 	Known  bool
 }
 
+// Of is the address of the field of an object, 0 if there is no such object or field.
+func (f Field) Of(object uint64) uint64 {
+	if object == 0 || !f.Known {
+		return 0
+	}
+	return f.At(object)
+}
+
 // End is the offset of the first byte behind the field.
 func (f Field) End() uint64 { return uint64(f.Offset) + uint64(f.Width) }
 

@@ -24,9 +24,9 @@ const (
 	symbolArchiveHigh = "_ZN12MetaspaceObj21_shared_metaspace_topE"
 )
 
-// An Image is what one build of libjvm taught. It is immutable and may be used for many processes
-// at once.
-type Image struct {
+// A build is what one build of libjvm taught. It is immutable and may be used for many processes at
+// once.
+type build struct {
 	machine elf.Machine
 	symbols map[string]uint64 // addresses of the file, of those that it has
 	tlsSlot uint64            // address of the file of the word with its TLS module id, 0 if unknown
@@ -46,7 +46,8 @@ const (
 	ProbeClassUnload = "class__unloaded"          // class, length, loader, shared
 )
 
-func newImage(file *elffile.File) (*Image, error) {
+// newBuild reads the symbols and probes of a libjvm: nil, nil for a file that is not HotSpot's.
+func newBuild(file *elffile.File) (*build, error) {
 	var required []string
 	for _, table := range vmstructs.Arrays {
 		required = append(required, table.Symbols()...)
@@ -58,8 +59,8 @@ func newImage(file *elffile.File) (*Image, error) {
 	if _, ok := found[required[0]]; !ok {
 		return nil, nil
 	}
-	image := &Image{machine: file.Machine(), symbols: make(map[string]uint64)}
-	image.low, image.high = bounds(file.Segments())
+	b := &build{machine: file.Machine(), symbols: make(map[string]uint64)}
+	b.low, b.high = bounds(file.Segments())
 	// Symbols that are not exported are not essential, and neither are probes: Layout.Missing and
 	// Probes show what is lost.
 	hidden, err := file.FindSymbols(symbolCurrentThread, symbolJavaThread, symbolStubList,
@@ -69,25 +70,25 @@ func newImage(file *elffile.File) (*Image, error) {
 	}
 	for _, symbols := range []map[string]elffile.Symbol{found, hidden} {
 		for name, symbol := range symbols {
-			image.symbols[name] = symbol.Value
+			b.symbols[name] = symbol.Value
 		}
 	}
 	if slot, err := file.TLSModuleSlot(); err == nil && !ofMusl(file) {
-		image.tlsSlot = slot
+		b.tlsSlot = slot
 	}
-	if image.upcallName = findText(file, codecache.UpcallName); image.upcallName == 0 {
-		image.upcallName = findText(file, codecache.OldUpcallName)
+	if b.upcallName = findText(file, codecache.UpcallName); b.upcallName == 0 {
+		b.upcallName = findText(file, codecache.OldUpcallName)
 	}
 	probes, _ := file.Probes()
 	for _, p := range probes {
 		switch p.Name {
 		case ProbeCodeLoad, ProbeCodeUnload, ProbeClassUnload:
 			if p.Provider == "hotspot" {
-				image.probes = append(image.probes, p)
+				b.probes = append(b.probes, p)
 			}
 		}
 	}
-	return image, nil
+	return b, nil
 }
 
 // maxConstants bounds the constants of a libjvm that are searched: they are 1 MB.
@@ -132,7 +133,7 @@ func bounds(segments elffile.Segments) (low, high uint64) {
 
 // Probes returns the sites of the probe of that name: none if this build has no such probe, several
 // where the compiler cloned it, each with its own operands. The caller must not change them.
-func (i *Image) Probes(name string) (sites []elffile.Probe) {
+func (i *build) Probes(name string) (sites []elffile.Probe) {
 	for _, p := range i.probes {
 		if p.Name == name {
 			sites = append(sites, p)
