@@ -15,7 +15,7 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 	"github.com/vmprof-agent/vmprof-agent/symbolize/symbol"
 	"github.com/vmprof-agent/vmprof-agent/vmruntime"
-	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot"
+	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot/javavm"
 )
 
 // A Replay counts the calls that a stock JVM really makes, of a few methods at a time: the guest
@@ -74,7 +74,7 @@ func StartReplay(pid int) (_ *Replay, err error) {
 }
 
 // describe adds what the kernel side needs to find callers behind native code and deoptimised ones.
-func (r *Replay) describe(l *hotspot.Layout) error {
+func (r *Replay) describe(l *javavm.Layout) error {
 	var k bpf.HotspotProcess
 	if err := r.session.objects.Processes.Lookup(uint32(r.pid), &k); err != nil {
 		return fmt.Errorf("describe the VM: %w", err)

@@ -23,6 +23,7 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/elffile"
 	"github.com/vmprof-agent/vmprof-agent/vmruntime"
 	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot"
+	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot/javavm"
 )
 
 // A Session records one JVM until it is closed. Only one goroutine at a time may use its methods.
@@ -150,9 +151,9 @@ func (s *Session) follow(file *elffile.File, lib *os.File) error {
 	for _, p := range found {
 		site := attach.Site{Offset: p.Offset, RefCtrOffset: p.SemaphoreOffset}
 		switch p.Name {
-		case hotspot.ProbeCodeUnload:
+		case javavm.ProbeCodeUnload:
 			sites.CodeUnload = append(sites.CodeUnload, site)
-		case hotspot.ProbeClassUnload:
+		case javavm.ProbeClassUnload:
 			sites.ClassUnload = append(sites.ClassUnload, site)
 		}
 	}
@@ -171,7 +172,7 @@ func (s *Session) epoch() uint32 {
 }
 
 // layout is the description of the VM for exact tracing.
-func layout(l *hotspot.Layout) *bpf.HotspotProcess {
+func layout(l *javavm.Layout) *bpf.HotspotProcess {
 	k := &bpf.HotspotProcess{
 		CodeLow: l.Cache.Low, CodeHigh: l.Cache.High,
 		InterpreterLow: l.Interpreter.Low, InterpreterHigh: l.Interpreter.High,

@@ -12,8 +12,6 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/tests/report"
 	"github.com/vmprof-agent/vmprof-agent/tests/suite"
 	"github.com/vmprof-agent/vmprof-agent/vmruntime"
-	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot/codecache"
-	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot/debuginfo"
 )
 
 var document = flag.Bool("document", false, "measure at length, and rewrite the table in docs/measurements/inlined-methods.md")
@@ -96,7 +94,7 @@ func measureAttribution(t *testing.T, jdk guests.JDK, name string, warmUp time.D
 	vm := &jvm{home: jdk.Home, pid: guest.PID(), mem: processMemory(guest.PID())}
 	vm.findLibrary(t)
 	all, few := vm.attach(t), vm.attach(t)
-	few.safepointsOnly = true
+	few.SafepointsOnly = true
 	for begin := time.Now(); time.Since(begin) < warmUp || a.samples < enough; {
 		select {
 		case err := <-ran:
@@ -134,8 +132,7 @@ func (a *attribution) add(all, few *Process, site vmruntime.Site) {
 	default:
 		a.wrong++
 	}
-	if c, ok := few.byVersion.get(site.Version & codecache.VersionMask); ok &&
-		!strings.HasPrefix(want, chainOf(c.nearest(site.PC))) {
+	if !strings.HasPrefix(want, chainOf(nearest(few, site))) {
 		a.nearest++
 	}
 }
@@ -151,14 +148,15 @@ func chainOf(frames []vmruntime.Frame) string {
 
 // nearest names a place as the VM does itself where an address has no record: by the next one
 // (PcDescContainer::find_pc_desc, approximate).
-func (c *code) nearest(pc uint64) []vmruntime.Frame {
-	if c.scopes == nil || int32(pc-c.begin) < c.frameComplete {
-		return []vmruntime.Frame{c.frame(c.own)}
+func nearest(p *Process, site vmruntime.Site) (frames []vmruntime.Frame) {
+	for ; ; site.PC++ {
+		next, err := p.Lookup(site)
+		if err != nil { // the end of the code
+			return frames
+		}
+		if frames = next; !frames[0].Approximate {
+			return frames
+		}
+		site.Exact = false
 	}
-	i := slices.IndexFunc(c.scopes.Positions,
-		func(at debuginfo.Position) bool { return at.Offset >= int32(pc-c.begin) })
-	if i < 0 || c.scopes.Positions[i].Scope == debuginfo.NoScope {
-		return []vmruntime.Frame{c.frame(c.own)}
-	}
-	return c.frames(c.begin+uint64(c.scopes.Positions[i].Offset), false)
 }

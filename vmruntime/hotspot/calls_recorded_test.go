@@ -65,8 +65,8 @@ func callsText(t *testing.T, p *Process) string {
 	methods := make(map[uint64]bool)
 	trees := make(map[uint32]*vmruntime.InlineTree)
 	if err := p.Compilations(func(c vmruntime.Compilation) bool {
-		named, _ := p.versions.find(c.Version, c.Begin)
-		if !strings.HasPrefix(named.class, "hotspot/") {
+		named, _ := p.Versions.Find(c.Version, c.Begin)
+		if !strings.HasPrefix(named.Class, "hotspot/") {
 			return true
 		}
 		compilations = append(compilations, c)
@@ -185,7 +185,7 @@ func FuzzProfiles(f *testing.F) {
 		g := guest{recording: loadRecording(f, name+".gz")}
 		p := g.attach(f, nil)
 		if err := p.Compilations(func(c vmruntime.Compilation) bool {
-			if named, _ := p.versions.find(c.Version, c.Begin); strings.HasPrefix(named.class, "hotspot/") {
+			if named, _ := p.Versions.Find(c.Version, c.Begin); strings.HasPrefix(named.Class, "hotspot/") {
 				g.compilations = append(g.compilations, c)
 			}
 			return true

@@ -2,6 +2,7 @@ package hotspot
 
 import (
 	"github.com/vmprof-agent/vmprof-agent/vmruntime"
+	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot/methodinfo"
 )
 
 // What vmruntime lets a Process and a Runtime offer beyond names of code.
@@ -29,4 +30,4 @@ var (
 )
 
 // ClassName makes the bytes of the Symbol that names a class a name for people.
-func (Runtime) ClassName(symbol []byte) string { return ClassName(symbol) }
+func (Runtime) ClassName(symbol []byte) string { return methodinfo.ClassName(symbol) }

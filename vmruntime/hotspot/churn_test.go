@@ -9,6 +9,7 @@ import (
 
 	"github.com/vmprof-agent/vmprof-agent/vmruntime"
 	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot/codecache"
+	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot/nmethod"
 )
 
 // generation is the number that the churning guest puts into all names of a class and its methods.
@@ -70,9 +71,9 @@ type churn struct {
 
 // sites makes a site of every compilation that is there now.
 func (c *churn) sites() (all []vmruntime.Site) {
-	if err := c.codeCache.Walk(&c.codes.schema.blob, func(blobs []codecache.Blob) error {
+	if err := c.Cache.Walk(&c.Codes.Schema.Blob, func(blobs []codecache.Blob) error {
 		for _, b := range blobs {
-			if c.compiled(&b) {
+			if c.Compiled(&b) {
 				site := vmruntime.Site{Kind: vmruntime.Compiled, Version: b.Version(), PC: (b.Begin + b.End) / 2,
 					Exact: true}
 				all = append(all, site)
@@ -86,8 +87,8 @@ func (c *churn) sites() (all []vmruntime.Site) {
 }
 
 func (c *churn) check(site vmruntime.Site) {
-	c.byVersion = newCache[uint32, *code](codeBytes) // no memory of earlier lookups
-	c.versions = versionTable{}
+	c.Forget(true) // no memory of earlier lookups
+	c.Versions = nmethod.VersionTable{}
 	frames, err := c.Lookup(site)
 	c.lookups++
 	if err != nil {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/vmprof-agent/vmprof-agent/vmruntime"
 	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot/codecache"
+	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot/methodinfo"
 )
 
 // A listed is a line of jcmd Compiler.codelist: "id level state class.name(signature) [blob,
@@ -39,7 +40,7 @@ func codelist(t *testing.T, vm *jvm) map[uint32]listed {
 		level, _ := strconv.Atoi(m[2])
 		all[uint32(id)] = listed{
 			version: uint32(id), level: level,
-			function:  ClassName([]byte(strings.ReplaceAll(m[3], ".", "/"))) + "." + m[4],
+			function:  methodinfo.ClassName([]byte(strings.ReplaceAll(m[3], ".", "/"))) + "." + m[4],
 			signature: m[5],
 			blob:      hex(m[6]), begin: hex(m[7]), end: hex(m[8]),
 		}
@@ -59,9 +60,9 @@ func TestCodelist(t *testing.T) {
 			before := codelist(t, vm)
 			p := vm.attach(t)
 			walked := make(map[uint32]codecache.Blob)
-			if err := p.codeCache.Walk(&p.codes.schema.blob, func(blobs []codecache.Blob) error {
+			if err := p.Cache.Walk(&p.Codes.Schema.Blob, func(blobs []codecache.Blob) error {
 				for _, b := range blobs {
-					if p.compiled(&b) {
+					if p.Compiled(&b) {
 						walked[b.CompileID] = b
 					}
 				}
@@ -98,7 +99,8 @@ func TestCodelist(t *testing.T) {
 				if outer.Function != want.function || outer.Signature != want.signature {
 					t.Errorf("lookup: %+v; the guest says %+v", outer, want)
 				}
-				if named, ok := p.versions.find(id, want.begin); !ok || named.frame().Function != want.function {
+				named, ok := p.Versions.Find(id, want.begin)
+				if !ok || methodinfo.FunctionName(named.Class, named.Name) != want.function {
 					t.Errorf("remembered: %+v, %v; the guest says %+v", named, ok, want)
 				}
 			}
@@ -173,7 +175,7 @@ func stubName(name string) *regexp.Regexp {
 func TestInterpreterCodelets(t *testing.T) {
 	for name := range recordings {
 		p := loadRecording(t, name+".gz").attach(t, nil)
-		codelets, err := codecache.ReadCodelets(p.memory, &p.codes.schema.stubs)
+		codelets, err := codecache.ReadCodelets(p.Memory, &p.Codes.Schema.Stubs)
 		if err != nil {
 			t.Fatal(err)
 		}

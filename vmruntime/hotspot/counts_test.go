@@ -58,8 +58,8 @@ func TestCounts(t *testing.T) {
 func TestCountsUnreadable(t *testing.T) {
 	for name := range callRecordings {
 		for what, spoil := range map[string]func(g *countedGuest, data uint64){
-			"of another": func(g *countedGuest, data uint64) { g.mem.At(g.profiler.schema.Owner.At(data), 8)[0] ^= 8 },
-			"no tag":     func(g *countedGuest, data uint64) { g.mem.At(data+g.profiler.schema.Header(), 1)[0] = 0 },
+			"of another": func(g *countedGuest, data uint64) { g.mem.At(g.counted.Owner.At(data), 8)[0] ^= 8 },
+			"no tag":     func(g *countedGuest, data uint64) { g.mem.At(data+g.counted.Header(), 1)[0] = 0 },
 		} {
 			g := newCountedGuest(t, name)
 			spoil(g, g.counts(t, ".two").Data)
@@ -68,7 +68,7 @@ func TestCountsUnreadable(t *testing.T) {
 			}
 		}
 		g := newCountedGuest(t, name)
-		clear(g.mem.At(g.profiler.schema.MethodData.At(g.method[".two"]), 8))
+		clear(g.mem.At(g.counted.MethodData.At(g.method[".two"]), 8))
 		if c := g.counts(t, ".two"); c.Unreadable || c.Data != 0 || c.Before == 0 {
 			t.Errorf("%s, no data: %+v", name, c)
 		}

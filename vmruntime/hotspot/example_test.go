@@ -5,6 +5,7 @@ import (
 	"log"
 
 	"github.com/vmprof-agent/vmprof-agent/vmruntime"
+	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot/methodinfo"
 )
 
 // recorded is a JDK 17 whose memory was recorded. A profiler takes the Image from Runtime.Image,
@@ -66,7 +67,7 @@ func ExampleProcess_Lookup() {
 func ExampleClassName() {
 	for _, symbol := range []string{"java/util/HashMap$Node", "[[I", "[Ljava/lang/String;",
 		"app/Main$$Lambda+0x00007f1c4c003400"} {
-		fmt.Println(ClassName([]byte(symbol)))
+		fmt.Println(methodinfo.ClassName([]byte(symbol)))
 	}
 	// Output:
 	// java.util.HashMap$Node

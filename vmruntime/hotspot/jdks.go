@@ -1,58 +1,48 @@
 package hotspot
 
-import (
-	"fmt"
-	"regexp"
-	"slices"
-	"strings"
-
-	"github.com/vmprof-agent/vmprof-agent/vmruntime"
-	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot/vmstructs"
-)
-
-// What each JDK moved, and what in the code handles it. Those of testedJDKs are tested. The others
-// were read from their sources.
+// What each JDK moved, and what in the code handles it. Releases that docs/reference/jdks.md has are
+// tested. The others were read from their sources.
 //
 // The VM's own tables decide wherever they can: a field with several spellings is looked up under
 // all of them, and no code asks for the version. Only what no table has goes by version, in the
-// methods of version at the end of this file. A range or "<=" says that the change came at some
-// release up to the one named. TestJDKs checks that every identifier in this table exists.
+// methods of javavm.Version. A range or "<=" says that the change came at some release up to the one
+// named. TestJDKs checks that every identifier in this table exists.
 //
 // Tables, flags and version:
 //
 //	8    Abstract_VM_Version._vm_major_version is 25, the version of HotSpot; JDK_Version._current has the release.
-//	     In readVersion.
+//	     In javavm.ReadVersion.
 //	8    JVMFlag is called Flag.
 //	     In vmstructs.NewFlagSchema.
 //	21   CompLevel became a byte. It was an int.
 //	     In vmstructs.typeWidth.
 //	<=23 JDK_Version is not exported any more.
-//	     In readVersion, versionSchema.
+//	     In javavm.ReadVersion, javavm.versionSchema.
 //
 // Code cache and debug information:
 //
 //	9    CodeCache._heap became CodeCache._heaps, an array of up to three code heaps.
 //	     In codecache.NewSchema, codecache.heapPointers.
 //	9    The nmethod states zombie and unloaded, which were 2 and 3, became 3 and 4.
-//	     In version.live.
+//	     In javavm.Live.
 //	9    nmethod._method, _scopes_data_offset and _deoptimize_offset became CompiledMethod._method, _scopes_data_begin
 //	     and _deopt_handler_begin. The latter two are pointers.
 //	     In codecache.NewBlobSchema, debuginfo.NewSchema, debuginfo.spans.
 //	<=17 GenericGrowableArray became GrowableArrayBase.
 //	     In codecache.NewSchema.
 //	20   UNSIGNED5 excludes zero bytes (JDK-8292758).
-//	     In version.unsigned5Bias, debuginfo.Unsigned5.
+//	     In javavm.Unsigned5Bias, debuginfo.Unsigned5.
 //	20   There are no zombie or unloaded nmethods any more.
-//	     In version.live.
+//	     In javavm.Live.
 //	23   CompiledMethod is gone again. CodeBlob has 32-bit offsets (_code_offset, _data_offset) in place of pointers
 //	     (_code_begin, _code_end).
-//	     In codecache.NewBlobSchema, codecache.Decode, blobLayout.
+//	     In codecache.NewBlobSchema, codecache.Decode, nmethod.blobLayout.
 //	23   Code positions and scopes moved to nmethod._immutable_data, scopes behind positions. Pointers to metadata did not.
 //	     In debuginfo.spans.
 //	23   The entry points of an nmethod are 16-bit offsets from its code. They were pointers.
 //	     In codecache.Decode.
 //	<=25 HeapBlock._length has 32 bits, CodeBlob._frame_complete_offset 16.
-//	     In vmstructs.typeWidth, blobLayout.
+//	     In vmstructs.typeWidth, nmethod.blobLayout.
 //	25   Pointers to metadata moved to CodeBlob._mutable_data, behind the relocations.
 //	     In debuginfo.spans.
 //	25   CodeBlob._kind says what a blob is.
@@ -65,49 +55,49 @@ import (
 // Code that the VM generates:
 //
 //	10   The poll for safepoints before ret changed its form, and again in 16 and 22.
-//	     In inEpilogue.
+//	     In nmethod.inEpilogue.
 //	21   Some stub routines are generated when they are first needed.
-//	     In stubNames.find.
+//	     In nmethod.find.
 //	25   The entry points of stub routines are not exported any more. StubCodeDesc still has them.
 //	     In codecache.Routines.
 //	25   "StubRoutines (continuation stubs)" lost its space, and later became "continuation_blob (stub gen)". The routine
 //	     "Cont thaw return barrier" became "cont_returnBarrier".
-//	     In codecache.KindOf, isReturnBarrier.
+//	     In codecache.KindOf, nmethod.isReturnBarrier.
 //
 // Methods and names:
 //
 //	<=17 Symbol._length was the upper half of Symbol._length_and_refcount for some releases after 11.
-//	     In newMethodSchema.
+//	     In methodinfo.NewSchema.
 //	<=17 The index of the source file's name moved from InstanceKlass to ConstantPool.
-//	     In newMethodSchema, methodReader.fileIndexes.
+//	     In methodinfo.NewSchema, methodinfo.fileIndexes.
 //	15   Classes of lambdas are hidden classes: their names end in + and an address. Before, it was / and a number, and
 //	     from 11 on each lambda had a class loader of its own.
-//	     In className, dropHiddenSuffix, maxLoaders.
+//	     In methodinfo.className, methodinfo.dropHiddenSuffix, javaobject.maxLoaders.
 //	21   ConstMethod._flags became a struct, its constants ConstMethodFlags::_misc_...
-//	     In newMethodSchema.
+//	     In methodinfo.NewSchema.
 //
 // Threads and frames:
 //
 //	9    Interpreter frames got a slot for the class mirror: the bytecode pointer moved from word -7 to -8 (amd64).
-//	     In version.bytecodeWord.
+//	     In javavm.bytecodeWord.
 //	9    Thread::_thr_current came.
-//	     In Process.layoutThreadIDs.
+//	     In javavm.layoutThreadIDs.
 //	10   Threads moved from the linked list Threads::_thread_list to ThreadsSMRSupport::_java_thread_list.
-//	     In vm.threads, vm.linkedThreads.
+//	     In javavm.ThreadAddresses, javavm.linkedThreads.
 //	16   JavaThread::_threadObj became an OopHandle at about this release. Where it points to shows it.
-//	     In heap.threadObjects.
+//	     In javaobject.threadObjects.
 //	16   ObjectMonitor::_object became a WeakHandle (JDK-8247281).
-//	     In version.monitorHandles.
+//	     In javavm.MonitorHandles.
 //	16   Stubs for upcalls came. No table says where their frames keep the anchor up to JDK 24.
-//	     In firstUpcallField, findText.
+//	     In javavm.firstUpcallField, javavm.findText.
 //	21   Virtual threads came. JavaThread._cont_entry and ContinuationEntry._return_pc are not exported yet.
-//	     In firstLoom, lister.layoutLoom, newThreadSchema.
+//	     In javathread.firstLoom, javathread.LayoutLoom, javavm.newThreadSchema.
 //	>21  StackChunk.argsize became StackChunk.bottom.
-//	     In lister.chunkLayout.
+//	     In javathread.chunkLayout.
 //	28   ContinuationEntry._parent and StubRoutines._cont_returnBarrier are exported.
-//	     In lister.chunkLayout, lister.barrier.
+//	     In javathread.chunkLayout, javathread.barrier.
 //	28   JavaThreadState lost its states in between: _thread_in_Java is 4. It was 8.
-//	     In newThreadSchema, usualInJava.
+//	     In javavm.newThreadSchema, javavm.usualInJava.
 //
 // Objects and the heap:
 //
@@ -115,13 +105,13 @@ import (
 //	     In javaheap.NewSchema.
 //	<=14 Universe::_narrow_oop and _narrow_klass moved to CompressedOops and CompressedKlassPointers, whose _base and
 //	     _shift were in a struct at first.
-//	     In newObjectSchema.
+//	     In javaobject.newObjectSchema.
 //	15   UseAdaptiveGCBoundary, by which Parallel moved the boundary of its generations, is gone.
 //	     In javaheap.parallel.
 //	>11  The bounds of the archive of classes (CDS) are exported.
-//	     In heap.archiveBounds, heap.checkThread.
+//	     In javaobject.archiveBounds, javaobject.checkThread.
 //	21   The fields of a class are an UNSIGNED5 stream, _fieldinfo_stream. They were an array of 16-bit numbers.
-//	     In heap.readFieldRecords, javaheap.ParseFieldStream, javaheap.ParseFieldArray.
+//	     In javaobject.readFieldRecords, javaheap.ParseFieldStream, javaheap.ParseFieldArray.
 //	21   Generational ZGC came: its coloured references are shifted. The other ZGC was called X until it went in 24.
 //	     -XX:-ZGenerational selects it, and up to 22 it is the default.
 //	     In javaheap.GenerationalZ, javaheap.Uncolour.
@@ -130,12 +120,12 @@ import (
 //	23   HeapRegion of G1 became G1HeapRegion. Its tags have other values.
 //	     In javaheap.NewSchema.
 //	24   Compact object headers came: UseCompactObjectHeaders. They are the default in 28.
-//	     In objectSchema.headerForms.
+//	     In javaobject.headerForms.
 //	26   The bounds of the archive of classes became MetaspaceObj::_aot_metaspace_base and _top.
-//	     In newObjectSchema.
+//	     In javaobject.newObjectSchema.
 //	28   Classes are always narrow: UseCompressedClassPointers and oopDesc::_metadata are gone, and
 //	     oopDesc::_compressed_klass is what _metadata._compressed_klass was.
-//	     In objectSchema.headerForms, newObjectSchema.
+//	     In javaobject.headerForms, javaobject.newObjectSchema.
 //	28   Value classes came: flat fields have more numbers in _fieldinfo_stream.
 //	     In javaheap.FieldBits.
 //	28   Parallel may move the boundary of its generations: PSYoungGen::_reserved is gone.
@@ -155,7 +145,7 @@ import (
 //	     when the VM found the number large enough, and the number goes on.
 //	     In calldata.NewSchema.
 //	21   Call sites of invokedynamic have an array of their own: ConstantPoolCache._resolved_indy_entries.
-//	     In calldata.PoolSchema, callReader.entryOf.
+//	     In calldata.PoolSchema, methodcounts.entryOf.
 //	22   Methods have one too, _resolved_method_entries, in place of ConstantPoolCacheEntry.
 //	     In calldata.DecodeEntry, calldata.DecodeMethodEntry.
 //	<=23 Indexes of invokedynamic are not negated any more. Both forms are understood.
@@ -163,122 +153,4 @@ import (
 //	25   Klass and InstanceKlass have other sizes. The vtable still follows an InstanceKlass, and the itable follows it.
 //	     In calldata.KlassSchema.
 //	25   C1 inlines clone of an array and does not count it. Calls of intrinsics may be missing from the counts.
-//	     In profiler.Profiles.
-
-// versionSchema leads to the VM's version: static variables of Abstract_VM_Version, and JDK_Version
-// where it is exported (up to about JDK 22).
-type versionSchema struct {
-	major, release, info uint64          // statics: int, const char*, const char*
-	jdk                  uint64          // static JDK_Version
-	jdkMajor             vmstructs.Field // field of JDK_Version
-}
-
-func newVersionSchema(r *vmstructs.Resolver) versionSchema {
-	return versionSchema{
-		major:    r.Static("Abstract_VM_Version._vm_major_version"),
-		release:  r.OptionalStatic("Abstract_VM_Version._s_vm_release"),
-		info:     r.OptionalStatic("Abstract_VM_Version._s_internal_vm_info_string"),
-		jdk:      r.OptionalStatic("JDK_Version._current"),
-		jdkMajor: r.Optional("JDK_Version._major"),
-	}
-}
-
-// A version is the version of a VM.
-type version struct {
-	jdk     int    // feature release: 8, 17, 25
-	release string // 17.0.15+6-Debian-1deb12u1
-	name    string // OpenJDK 64-Bit Server VM
-}
-
-// readVersion reads the VM's version. It is an error if the release is not supported, and
-// ErrStarting if the VM has not set it yet.
-func readVersion(t vmstructs.Reader, s *versionSchema) (version, error) {
-	major, err := t.Word(s.major)
-	if err != nil {
-		return version{}, err
-	}
-	v := version{jdk: int(int32(major))}
-	// JDK 8 has HotSpot 25. Only JDK_Version has the release there: see the table.
-	if s.jdk != 0 && s.jdkMajor.Known {
-		object, err := t.Bytes(s.jdk, s.jdkMajor.End())
-		if err != nil {
-			return version{}, err
-		}
-		v.jdk = int(s.jdkMajor.Read(object))
-	}
-	if v.jdk == 0 {
-		return version{}, vmruntime.ErrStarting
-	}
-	if v.jdk < oldestJDK || v.jdk > maxJDK {
-		return version{}, fmt.Errorf("JDK %d is not supported", v.jdk)
-	}
-	v.release = t.StaticText(s.release)
-	// "OpenJDK 64-Bit Server VM (17.0.15+6-Debian-1deb12u1) for linux-amd64 JRE (…), built on …"
-	v.name, _, _ = strings.Cut(t.StaticText(s.info), " (")
-	return v, nil
-}
-
-// oldestJDK is the first release with the structures that this package knows. There is no newest
-// one: nearly everything is read from the VM, and Attach fails if something is missing there.
-const (
-	oldestJDK = 8
-	maxJDK    = 1000 // what is above is no version
-)
-
-// testedJDKs are the releases that the tables of docs/reference/jdks.md have.
-var testedJDKs = []int{8, 11, 17, 21, 25, 26, 27, 28}
-
-// tested reports whether the tests run on that release.
-func (v version) tested() bool { return slices.Contains(testedJDKs, v.jdk) }
-
-// String names the VM for people: "OpenJDK 64-Bit Server VM 17.0.15+6".
-func (v version) String() string {
-	name := v.name
-	if name == "" {
-		name = "HotSpot"
-	}
-	release := regexp.MustCompile(`^[0-9.]+(\+[0-9]+)?`).FindString(v.release) // without the packager's suffix
-	switch major := fmt.Sprint(v.jdk); {
-	case release == "":
-		release = major
-	case !strings.HasPrefix(release, major): // JDK 8 states the version of HotSpot
-		release += " (JDK " + major + ")"
-	}
-	return name + " " + release
-}
-
-// What no table of the VM has goes by version: see the table at the top of this file.
-
-// unsigned5Bias is what UNSIGNED5 adds to every byte.
-func (v version) unsigned5Bias() uint32 {
-	if v.jdk >= 20 {
-		return 1
-	}
-	return 0
-}
-
-// live reports whether what an nmethod of that state points to may still name it. That holds for
-// code that is not entered any more.
-func (v version) live(state int8) bool {
-	switch {
-	case v.jdk >= 20:
-		return true // what is dead is freed
-	case v.jdk >= 9:
-		return state < 3 // zombie, unloaded
-	default:
-		return state < 2
-	}
-}
-
-// monitorHandles reports whether an ObjectMonitor has a pointer to a word with the object, not the
-// object itself.
-func (v version) monitorHandles() bool { return v.jdk >= 16 }
-
-// bytecodeWord is the word of an interpreter frame with the bytecode pointer, counted from the
-// frame pointer (amd64).
-func (v version) bytecodeWord() int {
-	if v.jdk >= 9 {
-		return -8
-	}
-	return -7
-}
+//	     In methodcounts.Profiles.

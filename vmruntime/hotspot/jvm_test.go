@@ -132,11 +132,11 @@ func (vm *jvm) findLibrary(t testing.TB) {
 		if vm.bias, err = lib.Bias(start, offset); err != nil {
 			t.Fatal(err)
 		}
-		b, err := newBuild(lib)
-		if err != nil || b == nil {
-			t.Fatalf("image of %s: %v, %v", fields[5], b, err)
+		image, err := Runtime{}.Image(lib)
+		if err != nil || image == nil {
+			t.Fatalf("image of %s: %v, %v", fields[5], image, err)
 		}
-		vm.image = &Image{b}
+		vm.image = image.(*Image)
 		return
 	}
 	t.Fatalf("process %d has no libjvm", vm.pid)

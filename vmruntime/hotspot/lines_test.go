@@ -11,6 +11,7 @@ import (
 
 	"github.com/vmprof-agent/vmprof-agent/vmruntime"
 	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot/codecache"
+	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot/methodinfo"
 )
 
 // TestLines compares the lines of interpreted frames with the line tables in the class file, as
@@ -43,10 +44,10 @@ func TestLines(t *testing.T) {
 func compiledMethods(t *testing.T, p *Process) map[string]uint64 {
 	t.Helper()
 	methods := make(map[string]uint64)
-	if err := p.codeCache.Walk(&p.codes.schema.blob, func(blobs []codecache.Blob) error {
+	if err := p.Cache.Walk(&p.Codes.Schema.Blob, func(blobs []codecache.Blob) error {
 		for _, b := range blobs {
-			if named, ok := p.versions.find(b.Version(), b.Begin); ok && named.class == "hotspot/ScopesGuest" {
-				methods[functionName(named.class, named.name)] = b.Method
+			if named, ok := p.Versions.Find(b.Version(), b.Begin); ok && named.Class == "hotspot/ScopesGuest" {
+				methods[methodinfo.FunctionName(named.Class, named.Name)] = b.Method
 			}
 		}
 		return nil

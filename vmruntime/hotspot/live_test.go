@@ -79,9 +79,9 @@ func (vm *jvm) shares(t *testing.T, p *Process, enclosing string) (map[string]fl
 // siteAt makes the site that the kernel side would have made of a pc in compiled code now.
 func (p *Process) siteAt(pc uint64, exact bool) vmruntime.Site {
 	site := vmruntime.Site{Kind: vmruntime.Compiled, PC: pc, Exact: exact}
-	if addr, err := p.codeCache.Find(pc); err == nil {
-		if header, err := p.memory.Bytes(addr, p.codes.schema.blob.Header); err == nil {
-			site.Version = uint32(p.codes.schema.blob.CompileID.Read(header)) & codecache.VersionMask
+	if addr, err := p.Cache.Find(pc); err == nil {
+		if header, err := p.Memory.Bytes(addr, p.Codes.Schema.Blob.Header); err == nil {
+			site.Version = uint32(p.Codes.Schema.Blob.CompileID.Read(header)) & codecache.VersionMask
 		}
 	}
 	return site
@@ -136,10 +136,24 @@ func BenchmarkAttachLive(b *testing.B) {
 			}
 			var p *Process
 			kept := heapOf(func() any { p = vm.attach(b); return p })
-			b.ReportMetric(float64(len(p.versions.known)), "compilations")
-			b.ReportMetric(float64(kept)/float64(len(p.versions.known)), "B/compilation")
+			known := float64(len(compiledSites(b, p)))
+			b.ReportMetric(known, "compilations")
+			b.ReportMetric(float64(kept)/known, "B/compilation")
 		})
 	}
+}
+
+// compiledSites is a place in the middle of each compilation.
+func compiledSites(b *testing.B, p *Process) (sites []vmruntime.Site) {
+	b.Helper()
+	if err := p.Compilations(func(c vmruntime.Compilation) bool {
+		sites = append(sites, vmruntime.Site{Kind: vmruntime.Compiled, Version: c.Version, Exact: true,
+			PC: c.Begin + (c.End-c.Begin)/2})
+		return true
+	}); err != nil {
+		b.Fatal(err)
+	}
+	return sites
 }
 
 // BenchmarkNamesLive names a place in each of many compilations that were not read before, as a
@@ -150,17 +164,12 @@ func BenchmarkNamesLive(b *testing.B) {
 		b.Run(options[0], func(b *testing.B) {
 			vm := startJVM(b, home, append(options, "-Xcomp", "hotspot.ScopesGuest", "crowd", guestSource)...)
 			p := vm.attach(b)
-			var sites []vmruntime.Site
-			for version, known := range p.versions.known {
-				sites = append(sites, vmruntime.Site{Kind: vmruntime.Compiled, Version: version, Exact: true,
-					PC: known.begin + uint64(known.size)/2})
-			}
+			sites := compiledSites(b, p)
 			const atOnce = 32
 			named := 0
 			b.ReportAllocs()
 			for b.Loop() {
-				p.byVersion = newCache[uint32, *code](codeBytes)
-				p.methods = newCache[methodKey, *method](methodBytes)
+				p.Forget(true)
 				for chunk := range slices.Chunk(sites, atOnce) {
 					p.Prepare(chunk)
 					for _, site := range chunk {

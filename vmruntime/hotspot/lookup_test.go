@@ -8,6 +8,8 @@ import (
 
 	"github.com/vmprof-agent/vmprof-agent/vmruntime"
 	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot/codecache"
+	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot/methodinfo"
+	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot/nmethod"
 	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot/vmstructs"
 	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot/vmtest"
 )
@@ -35,11 +37,11 @@ func newPatient(t *testing.T, name string) *patient {
 			p.site = vmruntime.Site(l.Site)
 		}
 	}
-	addr, err := p.codeCache.Find(p.site.PC)
+	addr, header, err := p.Cache.FindHeader(p.site.PC, p.Codes.Schema.Blob.Header)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, p.blob, err = p.readHeader(addr, p.site.Version); err != nil {
+	if p.blob, err = p.Codes.Schema.Blob.Decode(addr, header); err != nil {
 		t.Fatal(err)
 	}
 	return p
@@ -49,7 +51,7 @@ func newPatient(t *testing.T, name string) *patient {
 func (p *patient) set(addr uint64, f vmstructs.Field, b byte) { p.mem.At(f.At(addr), 1)[0] = b }
 
 // forget drops what Attach took down about live code.
-func (p *patient) forget() { p.versions = versionTable{} }
+func (p *patient) forget() { p.Versions = nmethod.VersionTable{} }
 
 func eachRecording(t *testing.T, run func(t *testing.T, p *patient)) {
 	for name := range recordings {
@@ -61,7 +63,7 @@ func eachRecording(t *testing.T, run func(t *testing.T, p *patient)) {
 // it.
 func TestReusedCode(t *testing.T) {
 	eachRecording(t, func(t *testing.T, p *patient) {
-		p.set(p.blob.Addr, p.codes.schema.blob.CompileID, byte(p.blob.CompileID)+1)
+		p.set(p.blob.Addr, p.Codes.Schema.Blob.CompileID, byte(p.blob.CompileID)+1)
 		frames, err := p.Lookup(p.site)
 		if err != nil || len(frames) != 1 || !frames[0].Approximate || frames[0].Line != 0 {
 			t.Errorf("remembered by name: %+v, %v", frames, err)
@@ -76,7 +78,7 @@ func TestReusedCode(t *testing.T) {
 func TestFreedCode(t *testing.T) {
 	eachRecording(t, func(t *testing.T, p *patient) {
 		p.forget()
-		p.set(p.blob.Addr-p.codes.schema.cache.BlockSize, p.codes.schema.cache.BlockUsed, 0)
+		p.set(p.blob.Addr-p.Codes.Schema.Cache.BlockSize, p.Codes.Schema.Cache.BlockUsed, 0)
 		if frames, err := p.Lookup(p.site); !errors.Is(err, vmruntime.ErrStale) {
 			t.Errorf("%+v, %v", frames, err)
 		}
@@ -88,11 +90,11 @@ func TestZombieCode(t *testing.T) {
 	p := newPatient(t, "testdata/jdk17")
 	const notEntrant, zombie = 2, 3
 	p.forget()
-	p.set(p.blob.Addr, p.codes.schema.blob.State, zombie)
+	p.set(p.blob.Addr, p.Codes.Schema.Blob.State, zombie)
 	if frames, err := p.Lookup(p.site); !errors.Is(err, vmruntime.ErrStale) {
 		t.Errorf("zombie: %+v, %v", frames, err)
 	}
-	p.set(p.blob.Addr, p.codes.schema.blob.State, notEntrant)
+	p.set(p.blob.Addr, p.Codes.Schema.Blob.State, notEntrant)
 	if frames, err := p.Lookup(p.site); err != nil || len(frames) < 3 {
 		t.Errorf("not entrant: %+v, %v", frames, err)
 	}
@@ -118,9 +120,9 @@ func TestCodeChangesMeanwhile(t *testing.T) {
 	eachRecording(t, func(t *testing.T, p *patient) {
 		p.forget()
 		reads := 0
-		p.Process.memory.Mem = &vmstructs.Weave{Memory: vmtest.Hooked{Memory: p.mem, Before: func() {
+		p.Process.Memory.Mem = &vmstructs.Weave{Memory: vmtest.Hooked{Memory: p.mem, Before: func() {
 			if reads++; reads == 6 { // the header was read, the end is yet to come
-				p.set(p.blob.Addr, p.codes.schema.blob.CompileID, byte(p.blob.CompileID)+1)
+				p.set(p.blob.Addr, p.Codes.Schema.Blob.CompileID, byte(p.blob.CompileID)+1)
 			}
 		}}}
 		if frames, err := p.Lookup(p.site); !errors.Is(err, vmruntime.ErrStale) {
@@ -129,7 +131,7 @@ func TestCodeChangesMeanwhile(t *testing.T) {
 		if reads <= 6 {
 			t.Errorf("the test came too late: there were only %d reads", reads)
 		}
-		if _, ok := p.byVersion.get(p.site.Version); ok {
+		if _, ok := p.Place(p.site); ok {
 			t.Error("what was read is kept")
 		}
 	})
@@ -141,7 +143,7 @@ func TestClassesUnloadedMeanwhile(t *testing.T) {
 	eachRecording(t, func(t *testing.T, p *patient) {
 		p.forget()
 		reads := 0
-		p.Process.memory.Mem = &vmstructs.Weave{Memory: vmtest.Hooked{Memory: p.mem, Before: func() {
+		p.Process.Memory.Mem = &vmstructs.Weave{Memory: vmtest.Hooked{Memory: p.mem, Before: func() {
 			if reads++; reads == 6 {
 				p.epoch++
 			}
@@ -149,8 +151,8 @@ func TestClassesUnloadedMeanwhile(t *testing.T) {
 		if frames, err := p.Lookup(p.site); err != nil || len(frames) < 3 {
 			t.Errorf("unloaded once: %+v, %v", frames, err)
 		}
-		p.byVersion = newCache[uint32, *code](codeBytes)
-		p.Process.memory.Mem = &vmstructs.Weave{Memory: vmtest.Hooked{Memory: p.mem, Before: func() { p.epoch++ }}}
+		p.Forget(true)
+		p.Process.Memory.Mem = &vmstructs.Weave{Memory: vmtest.Hooked{Memory: p.mem, Before: func() { p.epoch++ }}}
 		if frames, err := p.Lookup(p.site); !errors.Is(err, vmruntime.ErrStale) {
 			t.Errorf("unloaded all the time: %+v, %v", frames, err)
 		}
@@ -172,7 +174,7 @@ func TestInterpretedEpoch(t *testing.T) {
 		later := site
 		later.Epoch = 1
 		reads := 0
-		p.Process.memory.Mem = &vmstructs.Weave{Memory: vmtest.Hooked{Memory: p.mem, Before: func() { reads++ }}}
+		p.Process.Memory.Mem = &vmstructs.Weave{Memory: vmtest.Hooked{Memory: p.mem, Before: func() { reads++ }}}
 		if got, err := p.Lookup(later); err != nil || got[0] != want[0] || reads == 0 {
 			t.Errorf("in the next epoch: %+v, %v, %d reads", got, err, reads)
 		}
@@ -182,8 +184,8 @@ func TestInterpretedEpoch(t *testing.T) {
 			t.Errorf("not read in its epoch: %+v, %v", got, err)
 		}
 		late := vmruntime.Site{Kind: vmruntime.Interpreted, Method: p.blob.Method, Epoch: 1}
-		p.methods = newCache[methodKey, *method](methodBytes)
-		p.Process.memory.Mem = &vmstructs.Weave{Memory: vmtest.Hooked{Memory: p.mem, Before: func() { p.epoch = 2 }}}
+		p.Forget(true)
+		p.Process.Memory.Mem = &vmstructs.Weave{Memory: vmtest.Hooked{Memory: p.mem, Before: func() { p.epoch = 2 }}}
 		if got, err := p.Lookup(late); !errors.Is(err, vmruntime.ErrStale) {
 			t.Errorf("classes were unloaded while it was read: %+v, %v", got, err)
 		}
@@ -194,8 +196,8 @@ func TestInterpretedEpoch(t *testing.T) {
 // Neither has the other's name, whether the walker met the change before it is looked up or after.
 func TestRedefinedMethod(t *testing.T) {
 	eachRecording(t, func(t *testing.T, p *patient) {
-		body := func() methodBody {
-			bodies, err := p.methodReader().bodies([]uint64{p.blob.Method})
+		body := func() methodinfo.Body {
+			bodies, err := p.MethodReader().Bodies([]uint64{p.blob.Method})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -203,10 +205,10 @@ func TestRedefinedMethod(t *testing.T) {
 		}
 		seenNow := func(since uint32) vmruntime.SeenMethod {
 			b := body()
-			return vmruntime.SeenMethod{Body: b.constMethod, Shape: b.shape, Name: b.name, Since: since}
+			return vmruntime.SeenMethod{Body: b.ConstMethod, Shape: b.Shape, Name: b.Name, Since: since}
 		}
 		seen := seenNow(0)
-		p.Process.seen = func(uint64) (vmruntime.SeenMethod, bool) { return seen, true }
+		p.Process.Seen = func(uint64) (vmruntime.SeenMethod, bool) { return seen, true }
 		old := vmruntime.Site{Kind: vmruntime.Interpreted, Method: p.blob.Method}
 		first, err := p.Lookup(old)
 		if err != nil {
@@ -218,7 +220,7 @@ func TestRedefinedMethod(t *testing.T) {
 		index := p.mem.At(name.At(seen.Body), 2)[0]
 		for other := index + 1; ; other++ {
 			p.set(seen.Body, name, other)
-			if named, err := p.methodReader().names([]uint64{p.blob.Method}); err == nil && len(named) == 1 {
+			if named, err := p.MethodReader().Names([]uint64{p.blob.Method}); err == nil && len(named) == 1 {
 				break
 			}
 			if other == index {
@@ -227,7 +229,7 @@ func TestRedefinedMethod(t *testing.T) {
 		}
 		unmet := old
 		unmet.BCI = -1
-		p.methods = newCache[methodKey, *method](methodBytes)
+		p.Forget(true)
 		if got, err := p.Lookup(unmet); !errors.Is(err, vmruntime.ErrStale) {
 			t.Errorf("the walker met another method there: %+v, %v", got, err)
 		}
@@ -244,28 +246,31 @@ func TestRedefinedMethod(t *testing.T) {
 		}
 		// A change elsewhere does not make this one unknown.
 		p.epoch += vmruntime.EpochChange
-		p.methods = newCache[methodKey, *method](methodBytes)
+		p.Forget(true)
 		if got, err := p.Lookup(now); err != nil || got[0] != second[0] {
 			t.Errorf("after another method changed: %+v, %v", got, err)
 		}
 		// A method of the same shape at the same addresses may have another name. Names that the
 		// walker could not read say nothing.
 		for names, want := range map[uint64]error{seen.Name + 8: vmruntime.ErrStale, 0: nil, seen.Name: nil} {
-			p.Process.seen = func(uint64) (vmruntime.SeenMethod, bool) {
+			p.Process.Seen = func(uint64) (vmruntime.SeenMethod, bool) {
 				return vmruntime.SeenMethod{Body: seen.Body, Shape: seen.Shape, Name: names, Since: seen.Since}, true
 			}
-			p.methods = newCache[methodKey, *method](methodBytes)
+			p.Forget(true)
 			if got, err := p.Lookup(now); !errors.Is(err, want) {
 				t.Errorf("seen with names %#x: %+v, %v, want %v", names, got, err, want)
 			}
 		}
 		// What was read of it for compiled code does not count either once it is another one.
-		for _, alive := range []uint64{1, 2} {
-			p.set(seen.Body, p.field(t, "ConstMethod._code_size"), byte(alive))
-			methods, err := p.readMethods([]uint64{p.blob.Method}, methodsAt{p.epoch, true})
-			if m := methods[p.blob.Method]; err != nil || m == nil || m.body != body() {
-				t.Errorf("read as %+v, %v, and is %+v", m, err, body())
+		compiled := p.site
+		compiled.Epoch = p.epoch
+		for _, want := range []string{second[0].Function, first[0].Function} {
+			p.Forget(false)
+			frames, err := p.Lookup(compiled)
+			if err != nil || frames[len(frames)-1].Function != want {
+				t.Errorf("compiled code is of %+v, %v, want %s", frames, err, want)
 			}
+			p.set(seen.Body, name, index)
 		}
 	})
 }
@@ -281,7 +286,7 @@ func TestDeadMethodIsNotKept(t *testing.T) {
 			t.Fatal(err)
 		}
 		reads := 0
-		p.Process.memory.Mem = &vmstructs.Weave{Memory: vmtest.Hooked{Memory: p.mem, Before: func() { reads++ }}}
+		p.Process.Memory.Mem = &vmstructs.Weave{Memory: vmtest.Hooked{Memory: p.mem, Before: func() { reads++ }}}
 		next := vmruntime.Site{Kind: vmruntime.Interpreted, Method: p.blob.Method, BCI: 0, Epoch: 1}
 		if _, err := p.Lookup(next); err != nil || reads == 0 {
 			t.Errorf("%v, %d reads: the name of what was there before was used", err, reads)
@@ -292,9 +297,9 @@ func TestDeadMethodIsNotKept(t *testing.T) {
 // TestInterpretedWithoutEpoch: nothing is kept that cannot be checked.
 func TestInterpretedWithoutEpoch(t *testing.T) {
 	eachRecording(t, func(t *testing.T, p *patient) {
-		p.Process.epoch = nil
+		p.Process.Epoch = nil
 		reads := 0
-		p.Process.memory.Mem = &vmstructs.Weave{Memory: vmtest.Hooked{Memory: p.mem, Before: func() { reads++ }}}
+		p.Process.Memory.Mem = &vmstructs.Weave{Memory: vmtest.Hooked{Memory: p.mem, Before: func() { reads++ }}}
 		site := vmruntime.Site{Kind: vmruntime.Interpreted, Method: p.blob.Method, BCI: -1}
 		for range 2 {
 			before := reads
@@ -343,7 +348,7 @@ func TestStubMadeRoom(t *testing.T) {
 func TestUnknownSites(t *testing.T) {
 	eachRecording(t, func(t *testing.T, p *patient) {
 		for _, site := range []vmruntime.Site{{}, {Kind: 99}, {Kind: vmruntime.Compiled, PC: 1},
-			{Kind: vmruntime.Stub, PC: p.codeCache.Heaps[0].High}} {
+			{Kind: vmruntime.Stub, PC: p.Cache.Heaps[0].High}} {
 			if frames, err := p.Lookup(site); !errors.Is(err, vmruntime.ErrUnknown) {
 				t.Errorf("%+v: %+v, %v", site, frames, err)
 			}
@@ -369,9 +374,10 @@ func TestPrepare(t *testing.T) {
 		}
 		reads := 0
 		fresh := func() {
-			p.byVersion, p.methods, reads = newCache[uint32, *code](codeBytes), newCache[methodKey, *method](methodBytes), 0
+			p.Forget(true)
+			reads = 0
 		}
-		p.Process.memory.Mem = &vmstructs.Weave{Memory: vmtest.Hooked{Memory: p.mem, Before: func() { reads++ }}}
+		p.Process.Memory.Mem = &vmstructs.Weave{Memory: vmtest.Hooked{Memory: p.mem, Before: func() { reads++ }}}
 		type result struct {
 			frames []vmruntime.Frame
 			err    error
@@ -470,7 +476,7 @@ func TestFirstCompilation(t *testing.T) {
 		if frames, err := p.Lookup(stub); !errors.Is(err, vmruntime.ErrStale) {
 			t.Errorf("of a known kind: %+v, %v", frames, err)
 		}
-		p.layout.Kinds.NMethod = 0
+		p.VM.Layout.Kinds.NMethod = 0
 		if frames, err := p.Lookup(stub); err != nil || !slices.Equal(frames, want) {
 			t.Errorf("%+v, %v; want %+v", frames, err, want)
 		}

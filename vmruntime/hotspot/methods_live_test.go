@@ -2,6 +2,7 @@ package hotspot
 
 import (
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 )
@@ -54,4 +55,7 @@ func TestAllMethods(t *testing.T) {
 }
 
 // intrinsic tells the methods that the VM makes for itself, which no class declares.
-func intrinsic(function string) bool { return isLinker(function) }
+func intrinsic(function string) bool {
+	method, ok := strings.CutPrefix(function, "java.lang.invoke.MethodHandle.")
+	return ok && (strings.HasPrefix(method, "linkTo") || method == "invokeBasic")
+}

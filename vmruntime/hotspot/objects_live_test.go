@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot/javaheap"
+	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot/javaobject"
 )
 
 const objectsSource = "../../tests/guests/java/hotspot/ObjectsGuest.java"
@@ -95,14 +96,14 @@ func TestLiveForwarding(t *testing.T) {
 				}
 				for _, table := range f.Tables {
 					for i := range uint64(64 << 20 * 16 >> f.GranuleShift) { // addresses are for 16 times the heap
-						page, err := p.memory.Word(table + 8*i)
+						page, err := p.Memory.Word(table + 8*i)
 						if err != nil {
 							t.Fatal(err)
 						}
 						if page == 0 {
 							continue
 						}
-						start, err := p.memory.Word(page + uint64(f.Start))
+						start, err := p.Memory.Word(page + uint64(f.Start))
 						if err != nil || start>>f.GranuleShift > i {
 							t.Errorf("the forwarding of granule %d begins at %#x, %v", i, start, err)
 						}
@@ -122,28 +123,28 @@ func isOld(i uint64) bool {
 func (g *objectsGuest) testFields(t *testing.T) {
 	known := g.object(t, magicFresh)
 	thread, _ := g.threadNamed(t, "parks")
-	header, err := g.p.memory.Bytes(known.Start, g.p.layout.Objects.HeaderSize())
+	header, err := g.p.Memory.Bytes(known.Start, g.p.VM.Layout.Objects.HeaderSize())
 	if err != nil {
 		t.Fatal(err)
 	}
-	class, err := g.p.Klass(g.p.layout.Objects.ClassOf(header), 0)
+	class, err := g.p.Klass(g.p.VM.Layout.Objects.ClassOf(header), 0)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if header, err = g.p.memory.Bytes(thread, g.p.layout.Objects.HeaderSize()); err != nil {
+	if header, err = g.p.Memory.Bytes(thread, g.p.VM.Layout.Objects.HeaderSize()); err != nil {
 		t.Fatal(err)
 	}
-	threadClass, err := g.p.Klass(g.p.layout.Objects.ClassOf(header), 0)
+	threadClass, err := g.p.Klass(g.p.VM.Layout.Objects.ClassOf(header), 0)
 	if err != nil {
 		t.Fatal(err)
 	}
 	got := make(map[string]uint64)
-	for _, c := range []*Class{class, threadClass} {
-		for _, f := range c.fields {
-			got[f.test()] = uint64(f.Offset)
+	for _, c := range []*javaobject.Class{class, threadClass} {
+		for _, f := range c.Fields() {
+			got[testName(f)] = uint64(f.Offset)
 		}
-		for _, f := range c.statics {
-			got["static:"+f.test()] = uint64(f.Offset)
+		for _, f := range c.Statics() {
+			got["static:"+testName(f)] = uint64(f.Offset)
 		}
 	}
 	for name, want := range g.offsets {
@@ -154,9 +155,9 @@ func (g *objectsGuest) testFields(t *testing.T) {
 	if len(g.offsets) < 20 {
 		t.Errorf("the guest said only %v", g.offsets)
 	}
-	if want := g.offsets["java.lang.Thread.parkBlocker:java.lang.Object"]; !g.p.layout.Objects.HasParkBlocker ||
-		uint64(g.p.layout.Objects.ParkBlocker) != want {
-		t.Errorf("parkBlocker is at %d, want %d", g.p.layout.Objects.ParkBlocker, want)
+	if want := g.offsets["java.lang.Thread.parkBlocker:java.lang.Object"]; !g.p.VM.Layout.Objects.HasParkBlocker ||
+		uint64(g.p.VM.Layout.Objects.ParkBlocker) != want {
+		t.Errorf("parkBlocker is at %d, want %d", g.p.VM.Layout.Objects.ParkBlocker, want)
 	}
 	if class.Name != "hotspot.ObjectsGuest$Known" || class.InstanceSize() != known.Size || known.Size%8 != 0 {
 		t.Errorf("class %s has objects of %d bytes, one has %d", class.Name, class.InstanceSize(), known.Size)
@@ -179,8 +180,8 @@ func (g *objectsGuest) testObjects(t *testing.T) {
 	} {
 		o := g.object(t, test.magic)
 		field := ""
-		if o.Field != (Field{}) {
-			field = o.Field.test()
+		if o.Field != (javaobject.Field{}) {
+			field = testName(o.Field)
 		}
 		if o.Class != test.class || field != test.field || o.Index != test.index {
 			t.Errorf("object %d is %+v, want %+v", test.magic, o, test)
@@ -202,11 +203,11 @@ func (g *objectsGuest) testPlaces(t *testing.T) {
 			t.Fatalf("byte %d: %+v, %v", offset, at, err)
 		}
 		if based, err := g.p.ObjectAt(o.Start+offset, 1, o.Start-64, o.Start,
-			g.p.layout.Objects.Heap.Low); err != nil || *based != *at {
+			g.p.VM.Layout.Objects.Heap.Low); err != nil || *based != *at {
 			t.Errorf("byte %d by its base: %+v, %v, want %+v", offset, based, err, at)
 		}
-		if at.Field != (Field{}) {
-			covered[at.Field.test()]++
+		if at.Field != (javaobject.Field{}) {
+			covered[testName(at.Field)]++
 		}
 	}
 	sizes := map[string]int{"first": 8, "small": 1, "letter": 2, "flag": 1, "number": 4, "value": 8, "real": 8}
@@ -239,7 +240,7 @@ func (g *objectsGuest) testPlaces(t *testing.T) {
 // testWalk goes through the old generation from object to object, as there are no gaps in it after
 // a collection, and asks for a byte of each: the answer must be the object that the way leads to.
 func (g *objectsGuest) testWalk(t *testing.T) {
-	heap := g.p.layout.Objects.Heap
+	heap := g.p.VM.Layout.Objects.Heap
 	if heap.Generations != javaheap.GenerationsByBounds {
 		t.Skip("the old generation is not in one piece")
 	}
@@ -257,7 +258,7 @@ func (g *objectsGuest) testWalk(t *testing.T) {
 		offset := uint64(objects) * 7 % o.Size
 		found, err := g.p.ObjectAt(start + offset)
 		switch {
-		case offset >= scanBytes:
+		case offset >= scanned:
 			far++
 		case o.Class == "jdk.internal.vm.FillerElement[]" || o.Class == "int[]":
 			// may be what collections make of dead objects: these are still in there
@@ -273,7 +274,7 @@ func (g *objectsGuest) testWalk(t *testing.T) {
 	// Where references are counted from a base, as classes are, some of them have the same 32 bits
 	// as a class.
 	tolerated := 0
-	if g.p.layout.Objects.OopIsNarrow && g.p.layout.Objects.OopBase != 0 {
+	if g.p.VM.Layout.Objects.OopIsNarrow && g.p.VM.Layout.Objects.OopBase != 0 {
 		tolerated = objects / 1000
 	}
 	if wrong > tolerated {
@@ -287,8 +288,8 @@ func (g *objectsGuest) testWalk(t *testing.T) {
 
 // testGenerations knows which objects were there before two collections.
 func (g *objectsGuest) testGenerations(t *testing.T) {
-	rule := g.p.layout.Objects.Heap.Generations
-	switch g.p.layout.Objects.Heap.Collector {
+	rule := g.p.VM.Layout.Objects.Heap.Generations
+	switch g.p.VM.Layout.Objects.Heap.Collector {
 	case javaheap.CollectorSerial, javaheap.CollectorParallel:
 		if rule != javaheap.GenerationsByBounds {
 			t.Fatalf("rule %d", rule)
@@ -298,9 +299,9 @@ func (g *objectsGuest) testGenerations(t *testing.T) {
 			t.Fatalf("rule %d", rule)
 		}
 	default:
-		if rule != javaheap.GenerationsUnknown || !strings.Contains(strings.Join(g.p.layout.Missing, " "),
+		if rule != javaheap.GenerationsUnknown || !strings.Contains(strings.Join(g.p.VM.Layout.Missing, " "),
 			"Generations") {
-			t.Errorf("rule %d, missing %q", rule, g.p.layout.Missing)
+			t.Errorf("rule %d, missing %q", rule, g.p.VM.Layout.Missing)
 		}
 	}
 	generations := func(i uint64) map[string]bool {
@@ -322,7 +323,7 @@ func (g *objectsGuest) testGenerations(t *testing.T) {
 		}
 	case javaheap.GenerationsByRegion:
 		if !old["old"] || !fresh["eden"] || len(fresh) != 1 || !large["humongous"] &&
-			g.p.layout.Objects.Heap.RegionShift == 20 {
+			g.p.VM.Layout.Objects.Heap.RegionShift == 20 {
 			t.Errorf("old object is %v, fresh one %v, large one %v", old, fresh, large)
 		}
 	default:
@@ -335,7 +336,7 @@ func (g *objectsGuest) testGenerations(t *testing.T) {
 // testThreads follows a parked thread to what it waits for, and finds a fresh object in the buffer
 // of its thread.
 func (g *objectsGuest) testThreads(t *testing.T) {
-	l := &g.p.layout.Objects
+	l := &g.p.VM.Layout.Objects
 	object, thread := g.threadNamed(t, "parks")
 	blocker := g.reference(t, object+uint64(l.ParkBlocker))
 	if !contains(g.starts(t, magicParked), blocker) {
@@ -344,7 +345,7 @@ func (g *objectsGuest) testThreads(t *testing.T) {
 	tlab := make([]uint64, 3)
 	for i, offset := range []uint32{l.TLABStart, l.TLABTop, l.TLABEnd} {
 		var err error
-		if tlab[i], err = g.p.memory.Word(thread + uint64(offset)); err != nil {
+		if tlab[i], err = g.p.Memory.Word(thread + uint64(offset)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -360,16 +361,16 @@ func (g *objectsGuest) testThreads(t *testing.T) {
 // object.
 func (g *objectsGuest) testMonitor(t *testing.T) {
 	const lockBits, inflated = 3, 2 // markWord.hpp
-	l := &g.p.layout.Objects
+	l := &g.p.VM.Layout.Objects
 	if l.KlassInMark {
 		t.Skip("the header does not lead to the monitor")
 	}
 	for _, start := range g.starts(t, magicLocked) {
-		mark, err := g.p.memory.Word(start)
+		mark, err := g.p.Memory.Word(start)
 		if err != nil || mark&lockBits != inflated {
 			continue // left behind by a collection
 		}
-		object, err := g.p.memory.Word(mark&^lockBits + uint64(l.MonitorObject))
+		object, err := g.p.Memory.Word(mark&^lockBits + uint64(l.MonitorObject))
 		if err == nil && l.MonitorObjectIsHandle {
 			object, err = g.p.handle(object)
 		}
@@ -408,7 +409,7 @@ func (g *objectsGuest) testThreadNames(t *testing.T) {
 		}
 	}
 	for _, want := range []string{"parks", "main", "Reference Handler"} {
-		if !found[want] && !g.p.layout.Objects.Heap.Collector.Moves() {
+		if !found[want] && !g.p.VM.Layout.Objects.Heap.Collector.Moves() {
 			t.Errorf("no %q among %v", want, names)
 		}
 	}

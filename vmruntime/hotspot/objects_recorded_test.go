@@ -12,6 +12,7 @@ import (
 
 	"github.com/vmprof-agent/vmprof-agent/vmruntime"
 	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot/javaheap"
+	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot/javaobject"
 	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot/vmstructs"
 	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot/vmtest"
 )
@@ -69,7 +70,7 @@ func parseQuestion(t testing.TB, line string) (q question) {
 }
 
 // ask looks for an object.
-func (q question) ask(p *Process) (*Object, error) {
+func (q question) ask(p *Process) (*javaobject.Object, error) {
 	if q.base != 0 {
 		return p.ObjectAt(q.addr, q.base)
 	}
@@ -88,7 +89,7 @@ func objectText(p *Process, q question) string {
 	}
 	place := fmt.Sprintf("[%d]", o.Index)
 	if o.Index < 0 {
-		place = o.Field.test()
+		place = testName(o.Field)
 	}
 	return fmt.Sprintf("%x base %x: %s+%d of %d %s (%v)\n", q.addr, q.base, o.Class, o.Offset, o.Size, place,
 		generation)
@@ -116,10 +117,10 @@ func recordObjects(t *testing.T, name string) {
 		for offset := range uint64(8) {
 			questions = append(questions, question{addr + offset, 0}, question{addr + offset, base})
 		}
-		questions = append(questions, question{addr + 2*scanBytes, 0}, question{addr + 2*scanBytes, base})
+		questions = append(questions, question{addr + 2*scanned, 0}, question{addr + 2*scanned, base})
 	}
-	questions = append(questions, question{g.p.layout.Objects.Heap.Low - 1, 0},
-		question{g.p.layout.Objects.Heap.High, 0})
+	questions = append(questions, question{g.p.VM.Layout.Objects.Heap.Low - 1, 0},
+		question{g.p.VM.Layout.Objects.Heap.High, 0})
 
 	recorder := &recorder{Memory: vm.mem}
 	vm.mem = recorder
@@ -137,9 +138,12 @@ func recordObjects(t *testing.T, name string) {
 // TestObjectsWithoutBounds: where nothing says where vtables are, nothing counts as a class.
 func TestObjectsWithoutBounds(t *testing.T) {
 	r := loadRecording(t, "testdata/objects17.gz")
+	whole := r.attach(t, nil)
+	for _, bound := range []string{"MetaspaceObj._shared_metaspace_base", "MetaspaceObj._shared_metaspace_top"} {
+		clear(r.memory().At(whole.static(t, bound), 8))
+	}
 	r.Bounds = [2]uint64{}
 	p := r.attach(t, nil)
-	p.objects.vtables = [2][2]uint64{}
 	text, err := os.ReadFile("testdata/objects17.txt")
 	if err != nil {
 		t.Fatal(err)
@@ -171,11 +175,11 @@ func TestObjectsStale(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	header, err := p.memory.Bytes(o.Start, p.layout.Objects.HeaderSize())
+	header, err := p.Memory.Bytes(o.Start, p.VM.Layout.Objects.HeaderSize())
 	if err != nil {
 		t.Fatal(err)
 	}
-	klass := p.layout.Objects.ClassOf(header)
+	klass := p.VM.Layout.Objects.ClassOf(header)
 	class, err := p.Klass(klass, 1)
 	if err != nil || class.Name != o.Class {
 		t.Fatalf("%+v, %v", class, err)
@@ -189,7 +193,7 @@ func TestObjectsStale(t *testing.T) {
 		t.Errorf("class of an epoch that is over: %v", err)
 	}
 	// Another class has no name there.
-	clear(p.memory.Mem.(*vmstructs.Weave).Memory.(*vmtest.Memory).At(p.heap.schema.name.At(klass), 8))
+	clear(p.Memory.Mem.(*vmstructs.Weave).Memory.(*vmtest.Memory).At(p.field(t, "Klass._name").At(klass), 8))
 	if class, err := p.Klass(klass, 2); err == nil {
 		t.Errorf("a class of the epoch before: %+v", class)
 	}
@@ -199,7 +203,7 @@ func TestObjectsStale(t *testing.T) {
 func TestObjectsMissing(t *testing.T) {
 	r := loadRecording(t, "testdata/objects25.gz")
 	p := r.attach(t, nil)
-	static := p.heap.schema.heap.Heap
+	static := p.static(t, "Universe._collectedHeap")
 	for _, test := range []struct {
 		broken  func(p *Process, mem *vmtest.Memory)
 		err     error
@@ -208,15 +212,21 @@ func TestObjectsMissing(t *testing.T) {
 		{func(p *Process, mem *vmtest.Memory) { clear(mem.At(static, 8)) }, vmruntime.ErrStarting, ""},
 		{func(p *Process, mem *vmtest.Memory) {
 			heap := vmstructs.Number(mem.At(static, 8))
-			clear(mem.At(p.heap.schema.heap.Reserved.At(heap), 16))
+			clear(mem.At(p.field(t, "CollectedHeap._reserved").At(heap), 16))
 		}, nil, "The object layout of this JVM is unknown"},
-		{func(p *Process, mem *vmtest.Memory) { copy(mem.At(p.heap.schema.klassShift, 4), "\x40\x00\x00\x00") }, nil,
+		{func(p *Process, mem *vmtest.Memory) {
+			copy(mem.At(p.static(t, klassShift...), 4), "\x40\x00\x00\x00")
+		}, nil,
 			"The object layout of this JVM"},
 		{func(p *Process, mem *vmtest.Memory) {
 			heap := vmstructs.Number(mem.At(static, 8))
-			clear(mem.At(p.heap.schema.heap.RegionShift.At(heap), 4))
+			regions := p.field(t, "G1CollectedHeap._hrm").At(heap) +
+				uint64(p.field(t, "HeapRegionManager._regions", "G1HeapRegionManager._regions").Offset)
+			clear(mem.At(p.field(t, "G1HeapRegionTable._shift_by").At(regions), 4))
 		}, nil, "The object layout of this JVM"},
-		{func(p *Process, mem *vmtest.Memory) { clear(mem.At(p.thread.threadList, 8)) }, vmruntime.ErrStarting,
+		{func(p *Process, mem *vmtest.Memory) {
+			clear(mem.At(p.static(t, "ThreadsSMRSupport._java_thread_list"), 8))
+		}, vmruntime.ErrStarting,
 			""},
 	} {
 		fresh := loadRecording(t, "testdata/objects25.gz")
@@ -238,7 +248,7 @@ func TestObjectsMissing(t *testing.T) {
 			!strings.Contains(strings.Join(l.Missing, " "), test.missing) {
 			t.Errorf("objects %v, missing %q, want %q", l.HasObjects, l.Missing, test.missing)
 		}
-		if o, err := got.(*Process).ObjectAt(p.layout.Objects.Heap.Low + 64); err == nil {
+		if o, err := got.(*Process).ObjectAt(p.VM.Layout.Objects.Heap.Low + 64); err == nil {
 			t.Errorf("object: %+v", o)
 		}
 	}
@@ -251,18 +261,18 @@ func TestClassAtZero(t *testing.T) {
 	for _, name := range []string{"testdata/objects17.gz", "testdata/objects25.gz"} {
 		r := loadRecording(t, name)
 		whole := r.attach(t, nil)
-		l := whole.layout.Objects
+		l := whole.VM.Layout.Objects
 		if class, err := whole.Klass(0, 0); class != nil || !errors.Is(err, vmruntime.ErrMalformed) {
 			t.Errorf("%s: class at 0: %+v, %v", name, class, err)
 		}
-		threads, err := whole.threads(maxThreads)
+		threads, err := whole.ThreadAddresses(64)
 		if err != nil {
 			t.Fatal(err)
 		}
 		mem := r.memory()
 		zeroed := 0
 		for _, thread := range threads {
-			object, err := whole.memory.Word(thread + uint64(l.ThreadObject))
+			object, err := whole.Memory.Word(thread + uint64(l.ThreadObject))
 			if err == nil && l.ThreadObjectIsHandle {
 				object, err = whole.handle(object)
 			}

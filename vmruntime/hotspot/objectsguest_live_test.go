@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot/javaheap"
+	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot/javaobject"
 	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot/vmstructs"
 )
 
@@ -50,7 +51,7 @@ func fieldOffsets(t *testing.T, said string) map[string]uint64 {
 	return offsets
 }
 
-func (f Field) test() string { return fmt.Sprintf("%s.%s:%s", f.Class, f.Name, f.Type) }
+func testName(f javaobject.Field) string { return fmt.Sprintf("%s.%s:%s", f.Class, f.Name, f.Type) }
 
 // find returns all addresses in the heap that hold a magic number.
 func (g *objectsGuest) find(t *testing.T, i uint64) (addrs []uint64) {
@@ -59,7 +60,7 @@ func (g *objectsGuest) find(t *testing.T, i uint64) (addrs []uint64) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	heap := g.p.layout.Objects.Heap
+	heap := g.p.VM.Layout.Objects.Heap
 	want := binary.LittleEndian.AppendUint64(nil, magic(i))
 	for line := range strings.Lines(string(maps)) {
 		var low, high uint64
@@ -70,7 +71,7 @@ func (g *objectsGuest) find(t *testing.T, i uint64) (addrs []uint64) {
 		low, high = max(low, heap.Low), min(high, heap.High)
 		const chunk = 1 << 20
 		for ; low < high; low += chunk {
-			data, err := g.p.memory.Bytes(low, min(chunk, high-low))
+			data, err := g.p.Memory.Bytes(low, min(chunk, high-low))
 			if err != nil {
 				continue
 			}
@@ -94,9 +95,9 @@ func (g *objectsGuest) find(t *testing.T, i uint64) (addrs []uint64) {
 
 // object finds the object with a magic number. Collections leave copies behind, which may be
 // overwritten in part: if one is found at all, it must be of the same class.
-func (g *objectsGuest) object(t *testing.T, i uint64) *Object {
+func (g *objectsGuest) object(t *testing.T, i uint64) *javaobject.Object {
 	t.Helper()
-	var found *Object
+	var found *javaobject.Object
 	for _, addr := range g.find(t, i) {
 		o, err := g.p.ObjectAt(addr)
 		if generation, _ := g.p.Generation(addr); err != nil && isOld(i) && generation != javaheap.GenerationOld {
@@ -120,14 +121,14 @@ func (g *objectsGuest) object(t *testing.T, i uint64) *Object {
 // threadNamed returns the java.lang.Thread of a name, and its JavaThread, both as addresses.
 func (g *objectsGuest) threadNamed(t *testing.T, name string) (object, thread uint64) {
 	t.Helper()
-	l := &g.p.layout.Objects
-	threads, err := g.p.threads(maxThreads)
+	l := &g.p.VM.Layout.Objects
+	threads, err := g.p.ThreadAddresses(64)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, thread := range threads {
 		at := thread + uint64(l.ThreadObject)
-		object, err := g.p.memory.Word(at)
+		object, err := g.p.Memory.Word(at)
 		if err == nil && l.ThreadObjectIsHandle {
 			object, err = g.p.handle(object)
 		}
@@ -153,7 +154,7 @@ func (g *objectsGuest) isObject(addr uint64) bool {
 // reference follows a reference in the field at addr.
 func (g *objectsGuest) reference(t *testing.T, addr uint64) uint64 {
 	t.Helper()
-	l := &g.p.layout.Objects
+	l := &g.p.VM.Layout.Objects
 	if !l.OopIsNarrow {
 		object, err := g.p.handle(addr)
 		if err != nil {
@@ -161,7 +162,7 @@ func (g *objectsGuest) reference(t *testing.T, addr uint64) uint64 {
 		}
 		return object
 	}
-	b, err := g.p.memory.Bytes(addr, 4)
+	b, err := g.p.Memory.Bytes(addr, 4)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -175,8 +176,8 @@ func (g *objectsGuest) reference(t *testing.T, addr uint64) uint64 {
 // since.
 func (g *objectsGuest) text(t *testing.T, object uint64) string {
 	t.Helper()
-	l := &g.p.layout.Objects
-	header, err := g.p.memory.Bytes(object, l.HeaderSize())
+	l := &g.p.VM.Layout.Objects
+	header, err := g.p.Memory.Bytes(object, l.HeaderSize())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -184,18 +185,25 @@ func (g *objectsGuest) text(t *testing.T, object uint64) string {
 	if err != nil || class.Name != "java.lang.String" {
 		t.Fatalf("string at %#x: %v, %v", object, class, err)
 	}
-	for _, f := range class.fields {
+	for _, f := range class.Fields() {
 		if f.Name == "value" && f.Type == "byte[]" {
 			array := g.reference(t, object+uint64(f.Offset))
-			first, err := g.p.memory.Bytes(array, l.HeaderSize())
+			first, err := g.p.Memory.Bytes(array, l.HeaderSize())
 			if err != nil {
 				t.Fatal(err)
 			}
-			head, err := g.p.readHeads([]uint64{l.ClassOf(first)})
-			if err != nil || head[l.ClassOf(first)].name != "byte[]" {
+			kind, err := g.p.Klass(l.ClassOf(first), 0)
+			if err != nil || kind.Name != "byte[]" {
 				return ""
 			}
-			text, err := g.p.memory.Bytes(array+head[l.ClassOf(first)].shape.Header,
+			begin := array + uint64(l.ArrayLength) + 4
+			for range 8 { // the elements may be aligned
+				if o, err := g.p.ObjectAt(begin, array); err != nil || o.Index == 0 {
+					break
+				}
+				begin++
+			}
+			text, err := g.p.Memory.Bytes(begin,
 				vmstructs.Number(first[l.ArrayLength:l.ArrayLength+4]))
 			if err != nil {
 				t.Fatal(err)
@@ -203,7 +211,7 @@ func (g *objectsGuest) text(t *testing.T, object uint64) string {
 			return string(text)
 		}
 	}
-	t.Fatalf("fields of a string: %+v", class.fields)
+	t.Fatalf("fields of a string: %+v", class.Fields())
 	return ""
 }
 

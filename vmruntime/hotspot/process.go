@@ -4,44 +4,48 @@ import (
 	"fmt"
 
 	"github.com/vmprof-agent/vmprof-agent/vmruntime"
+	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot/javaobject"
+	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot/javathread"
+	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot/javavm"
+	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot/methodcounts"
+	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot/nmethod"
 	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot/vmstructs"
 )
 
 // An Image is what one build of libjvm taught. It is immutable and may be used for many processes
 // at once.
-type Image struct{ *build }
+type Image struct{ *javavm.Build }
 
 // A Process is one guest: what is known of its VM, and the parts that read it. Its methods are
 // called from one goroutine at a time.
 type Process struct {
-	*vm
-	*codes
-	*heap
-	*profiler
-	*lister
-	notes []string
+	*javavm.VM
+	*nmethod.Codes
+	*javaobject.Heap
+	*methodcounts.Profiler
+	*javathread.Lister
 }
 
 // Attach reads the VM's tables and the headers in its code cache. Compilations that are there then
 // can be named when they are gone once Continue has been called until there is no more to do. The
 // result is a *Process.
 func (i *Image) Attach(guest vmruntime.Target) (vmruntime.Process, error) {
-	p := newProcess(newVM(i.build, guest), guest.Seen)
+	p := newProcess(javavm.New(i.Build, guest), guest.Seen)
 	if err := p.attach(); err != nil {
 		return nil, fmt.Errorf("attach to HotSpot: %w", err)
 	}
 	return p, nil
 }
 
-func newProcess(of *vm, seen func(method uint64) (vmruntime.SeenMethod, bool)) *Process {
-	p := &Process{vm: of, heap: newHeap(of)}
-	p.profiler, p.lister = newProfiler(p.heap), &lister{heap: p.heap}
-	p.codes = newCodes(of, seen, p.profiler.introduce)
+func newProcess(of *javavm.VM, seen func(method uint64) (vmruntime.SeenMethod, bool)) *Process {
+	p := &Process{VM: of, Heap: javaobject.NewHeap(of)}
+	p.Profiler, p.Lister = methodcounts.NewProfiler(p.Heap), &javathread.Lister{Heap: p.Heap}
+	p.Codes = nmethod.NewCodes(of, seen, p.Profiler.Introduce)
 	return p
 }
 
 func (p *Process) attach() error {
-	structs, err := vmstructs.ReadTables(p.memory, p.symbol)
+	structs, err := vmstructs.ReadTables(p.Memory, p.Symbol)
 	if err != nil {
 		return err
 	}
@@ -50,14 +54,11 @@ func (p *Process) attach() error {
 	if err := p.resolve(structs); err != nil {
 		return err
 	}
-	if err := p.readVersion(); err != nil {
+	if err := p.ReadVersion(); err != nil {
 		return err
 	}
-	if p.notes, err = p.codes.attach(); err != nil {
+	if err := p.Codes.Attach(); err != nil {
 		return err
-	}
-	if !p.version.tested() {
-		p.note("This agent is not tested with JDK %d.", p.version.jdk)
 	}
 	return p.buildLayout()
 }
@@ -65,16 +66,30 @@ func (p *Process) attach() error {
 // resolve looks up everything. The error names all that is missing.
 func (p *Process) resolve(from *vmstructs.Tables) error {
 	r := &vmstructs.Resolver{Tables: from}
-	p.codes.resolve(r)
-	p.vm.resolve(r)
-	p.profiler.resolve(from)
-	p.heap.resolve(from)
+	p.Codes.Resolve(r)
+	p.VM.Resolve(r)
+	p.Profiler.Resolve(from)
+	p.Heap.Resolve(from)
+	p.Lister.Resolve(from)
 	return r.Err()
 }
 
-func (p *Process) note(format string, args ...any) {
-	p.notes = append(p.notes, fmt.Sprintf(format, args...))
+// buildLayout fills in the layout. ErrStarting if the VM has not generated the code that every walk
+// needs.
+func (p *Process) buildLayout() error {
+	p.LayoutCode()
+	if err := p.LayoutFrames(&p.Codes.Schema.Stubs); err != nil {
+		return err
+	}
+	if err := p.LayoutObjects(); err != nil {
+		return err
+	}
+	if err := p.LayoutLoom(p.ReturnBarrier); err != nil {
+		return err
+	}
+	p.UpdateKinds()
+	return nil
 }
 
-// Notes are what a reader of this guest's profile must know, one sentence each.
-func (p *Process) Notes() []string { return p.notes }
+// Layout returns what the kernel side must know. The caller must not change it; Refresh does.
+func (p *Process) Layout() *javavm.Layout { return &p.VM.Layout }

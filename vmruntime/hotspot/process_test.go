@@ -20,9 +20,9 @@ import (
 func TestAttachStarting(t *testing.T) {
 	for name := range recordings {
 		r := loadRecording(t, name+".gz")
-		s := r.attach(t, nil).codes.schema
+		s := r.attach(t, nil).Codes.Schema
 		for what, static := range map[string]uint64{
-			"code heaps": s.cache.Heaps, "call stub": s.stubs.CallStubReturn, "interpreter": s.stubs.Interpreter,
+			"code heaps": s.Cache.Heaps, "call stub": s.Stubs.CallStubReturn, "interpreter": s.Stubs.Interpreter,
 		} {
 			mem := loadRecording(t, name+".gz").memory()
 			clear(mem.At(static, 8))
@@ -49,10 +49,9 @@ func TestAttachLoading(t *testing.T) {
 		states := map[string]func(mem *vmtest.Memory){
 			"not mapped": func(mem *vmtest.Memory) { mem.Pieces = nil },
 			"JDK 0": func(mem *vmtest.Memory) {
-				v := whole.release
-				clear(mem.At(v.major, 4))
-				if v.jdk != 0 {
-					clear(mem.At(v.jdk, v.jdkMajor.End()))
+				clear(mem.At(whole.static(t, "Abstract_VM_Version._vm_major_version"), 4))
+				if at := whole.static(t, "JDK_Version._current"); at != 0 {
+					clear(mem.At(at, whole.field(t, "JDK_Version._major").End()))
 				}
 			},
 		}
@@ -100,9 +99,9 @@ func TestAttachReplacedMeanwhile(t *testing.T) {
 	const name, version = "testdata/jdk25", 99_999
 	p := newPatient(t, name)
 	var other codecache.Blob
-	if err := p.codeCache.Walk(&p.codes.schema.blob, func(blobs []codecache.Blob) error {
+	if err := p.Cache.Walk(&p.Codes.Schema.Blob, func(blobs []codecache.Blob) error {
 		for _, b := range blobs {
-			if p.compiled(&b) && b.Method != p.blob.Method {
+			if p.Compiled(&b) && b.Method != p.blob.Method {
 				other = b
 			}
 		}
@@ -110,15 +109,15 @@ func TestAttachReplacedMeanwhile(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	before, _ := p.versions.find(p.blob.Version(), p.blob.Begin)
-	after, _ := p.versions.find(other.Version(), other.Begin)
+	before, _ := p.Versions.Find(p.blob.Version(), p.blob.Begin)
+	after, _ := p.Versions.Find(other.Version(), other.Begin)
 	r := loadRecording(t, name+".gz")
 	for at, reads := 1, 1; at <= reads; at++ {
 		p := newPatient(t, name)
 		reads = 0
 		memory := vmtest.Hooked{Memory: p.mem, Before: func() {
 			if reads++; reads == at {
-				id, constMethod := p.codes.schema.blob.CompileID, p.field(t, "Method._constMethod")
+				id, constMethod := p.Codes.Schema.Blob.CompileID, p.field(t, "Method._constMethod")
 				binary.LittleEndian.PutUint32(p.mem.At(id.At(p.blob.Addr), 4), version)
 				copy(p.mem.At(constMethod.At(p.blob.Method), 8), p.mem.At(constMethod.At(other.Method), 8))
 			}
@@ -127,11 +126,11 @@ func TestAttachReplacedMeanwhile(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		versions := &whole(t, vm).versions
-		if got, ok := versions.find(p.blob.Version(), p.blob.Begin); ok && got.methodName != before.methodName {
+		versions := &whole(t, vm).Versions
+		if got, ok := versions.Find(p.blob.Version(), p.blob.Begin); ok && got.Name != before.Name {
 			t.Errorf("replaced at read %d: the old one is remembered as %+v", at, got)
 		}
-		if got, ok := versions.find(version, p.blob.Begin); ok && got.methodName != after.methodName {
+		if got, ok := versions.Find(version, p.blob.Begin); ok && got.Name != after.Name {
 			t.Errorf("replaced at read %d: the new one is remembered as %+v", at, got)
 		}
 	}
@@ -140,8 +139,8 @@ func TestAttachReplacedMeanwhile(t *testing.T) {
 // TestAttachStripped: without .symtab names still work, and Layout says what does not.
 func TestAttachStripped(t *testing.T) {
 	r := loadRecording(t, "testdata/jdk17.gz")
-	listAddress := r.Symbols[symbolStubList]
-	for _, symbol := range []string{symbolCurrentThread, symbolJavaThread, symbolStubList} {
+	listAddress := r.Symbols[stubList]
+	for _, symbol := range []string{currentThread, javaThread, stubList} {
 		delete(r.Symbols, symbol)
 	}
 	p := r.attach(t, nil)
@@ -156,7 +155,7 @@ func TestAttachStripped(t *testing.T) {
 		}
 	}
 	var routines codecache.Routines
-	if err := routines.Read(p.memory, p.bias+listAddress); err != nil || len(routines.Pieces) == 0 {
+	if err := routines.Read(p.Memory, p.Bias+listAddress); err != nil || len(routines.Pieces) == 0 {
 		t.Fatalf("%d routines, %v", len(routines.Pieces), err)
 	}
 	for _, want := range loadLookups(t, "testdata/jdk17") {
@@ -180,8 +179,8 @@ func TestRefresh(t *testing.T) {
 		if changed, err := p.Refresh(); changed || err != nil {
 			t.Errorf("%s: nothing is pending, but Refresh says %v, %v", name, changed, err)
 		}
-		delete(p.kinds.Names, want.Vtable)
-		p.updateKinds()
+		delete(p.Kinds.Names, want.Vtable)
+		p.UpdateKinds()
 		if l := p.Layout(); l.Kinds.Vtable != 0 || len(l.Pending) != 1 || l.Pending[0] != "vtable stubs" {
 			t.Fatalf("%s: pending %q, kinds %+v", name, l.Pending, l.Kinds)
 		}
@@ -340,7 +339,7 @@ func heapOf(build func() any) int64 {
 // TestNewSchemaMissing: the error for an unknown libjvm lists everything that it lacks.
 func TestNewSchemaMissing(t *testing.T) {
 	p := loadRecording(t, "testdata/jdk17.gz").attach(t, nil)
-	s, err := vmstructs.ReadTables(p.memory, p.symbol)
+	s, err := vmstructs.ReadTables(p.Memory, p.Symbol)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -14,9 +14,10 @@ import (
 // A countedGuest is a recorded guest whose memory a test may change.
 type countedGuest struct {
 	*Process
-	mem    *vmtest.Memory
-	epoch  uint32
-	method map[string]uint64
+	mem     *vmtest.Memory
+	epoch   uint32
+	method  map[string]uint64
+	counted *calldata.Schema
 }
 
 func newCountedGuest(t testing.TB, name string) *countedGuest {
@@ -28,10 +29,11 @@ func newCountedGuest(t testing.TB, name string) *countedGuest {
 		t.Fatal(err)
 	}
 	g.Process = whole(t, vm)
+	g.counted = g.calldata(t)
 	var places []vmruntime.Scope
 	if err := g.Compilations(func(c vmruntime.Compilation) bool {
-		named, _ := g.versions.find(c.Version, c.Begin)
-		if !strings.HasPrefix(named.class, "hotspot/CallsGuest") {
+		named, _ := g.Versions.Find(c.Version, c.Begin)
+		if !strings.HasPrefix(named.Class, "hotspot/CallsGuest") {
 			return true
 		}
 		tree, err := g.InlineTree(c)
@@ -79,14 +81,14 @@ func TestProfileGoesOn(t *testing.T) {
 	for name := range callRecordings {
 		g := newCountedGuest(t, name)
 		before := g.profile(t, ".two")
-		data, err := g.memory.Word(g.profiler.schema.MethodData.At(g.method[".two"]))
+		data, err := g.Memory.Word(g.counted.MethodData.At(g.method[".two"]))
 		if err != nil {
 			t.Fatal(err)
 		}
-		invocations := g.mem.At(g.profiler.schema.Invocations.At(data), 4)
-		binary.LittleEndian.PutUint32(invocations, uint32(before.Invocations+5)<<g.profiler.schema.CountShift|1)
-		const entryHeader = 8                                              // bytes
-		others := g.mem.At(data+g.profiler.schema.Header()+entryHeader, 8) // calls of receivers that are not told apart
+		invocations := g.mem.At(g.counted.Invocations.At(data), 4)
+		binary.LittleEndian.PutUint32(invocations, uint32(before.Invocations+5)<<g.counted.CountShift|1)
+		const entryHeader = 8                                      // bytes
+		others := g.mem.At(data+g.counted.Header()+entryHeader, 8) // calls of receivers that are not told apart
 		binary.LittleEndian.PutUint64(others, 15)
 		after := g.profile(t, ".two")
 		if after.Invocations != before.Invocations+5 || after.Calls[0].Count != before.Calls[0].Count+15 {
@@ -100,18 +102,18 @@ func TestProfileGoesOn(t *testing.T) {
 func TestProfileWithoutData(t *testing.T) {
 	for name := range callRecordings {
 		for what, spoil := range map[string]func(g *countedGuest, data uint64){
-			"of another": func(g *countedGuest, data uint64) { g.mem.At(g.profiler.schema.Owner.At(data), 8)[0] ^= 8 },
+			"of another": func(g *countedGuest, data uint64) { g.mem.At(g.counted.Owner.At(data), 8)[0] ^= 8 },
 			"too long": func(g *countedGuest, data uint64) {
-				g.mem.At(g.profiler.schema.DataSize.At(data),
+				g.mem.At(g.counted.DataSize.At(data),
 					4)[3] = 0x7f
 			},
-			"no tag": func(g *countedGuest, data uint64) { g.mem.At(data+g.profiler.schema.Header(), 1)[0] = 0 },
+			"no tag": func(g *countedGuest, data uint64) { g.mem.At(data+g.counted.Header(), 1)[0] = 0 },
 			"none": func(g *countedGuest, data uint64) {
-				clear(g.mem.At(g.profiler.schema.MethodData.At(g.method[".two"]), 8))
+				clear(g.mem.At(g.counted.MethodData.At(g.method[".two"]), 8))
 			},
 		} {
 			g := newCountedGuest(t, name)
-			data, err := g.memory.Word(g.profiler.schema.MethodData.At(g.method[".two"]))
+			data, err := g.Memory.Word(g.counted.MethodData.At(g.method[".two"]))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -134,12 +136,12 @@ func TestProfileOfAnother(t *testing.T) {
 			g := newCountedGuest(t, name)
 			one, half := g.method[".one"], g.method[".half"]
 			if known == "by its profile" {
-				for range enoughSeen {
+				for range 2 {
 					g.profile(t, ".one")
 				}
 			} // else what newCountedGuest asked for has told who it is
 			g.profile(t, ".half")
-			for _, f := range []vmstructs.Field{g.field(t, "Method._constMethod"), g.profiler.schema.MethodData} {
+			for _, f := range []vmstructs.Field{g.field(t, "Method._constMethod"), g.counted.MethodData} {
 				copy(g.mem.At(f.At(one), vmstructs.WordSize), g.mem.At(f.At(half), vmstructs.WordSize))
 			}
 			if known == "by its profile" {
@@ -167,7 +169,7 @@ func TestProfileOfAnother(t *testing.T) {
 // them, and nothing else is lost.
 func TestProfilesUnsupported(t *testing.T) {
 	g := newCountedGuest(t, "testdata/calls17")
-	g.profiler.schema = calldata.NewSchema(&vmstructs.Tables{})
+	g.Profiler.Resolve(&vmstructs.Tables{})
 	_, err := g.Profiles([]uint64{g.method[".one"]})
 	if err == nil || !strings.Contains(err.Error(), "MethodData._data_size") {
 		t.Errorf("%v", err)

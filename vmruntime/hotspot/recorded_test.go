@@ -15,6 +15,7 @@ import (
 
 	"github.com/vmprof-agent/vmprof-agent/vmruntime"
 	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot/codecache"
+	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot/javavm"
 )
 
 var update = flag.Bool("update", false, "record guests anew, with their goldens")
@@ -31,7 +32,7 @@ var recordings = map[string]string{
 type attachment struct {
 	Version string
 	Notes   []string
-	Layout  Layout
+	Layout  javavm.Layout
 }
 
 // A lookup is a site and what came of it: a frame each, or the error.
@@ -170,22 +171,22 @@ func sites(t *testing.T, p *Process) (all []vmruntime.Site) {
 	last := uint64(0) // byte of the first heap's code
 	stubs := make(map[string]int)
 	var methods []codecache.Blob
-	err := p.codeCache.Walk(&p.codes.schema.blob, func(blobs []codecache.Blob) error {
+	err := p.Cache.Walk(&p.Codes.Schema.Blob, func(blobs []codecache.Blob) error {
 		for _, b := range blobs {
-			if p.codeCache.HeapOf(b.Addr) == &p.codeCache.Heaps[0] {
+			if p.Cache.HeapOf(b.Addr) == &p.Cache.Heaps[0] {
 				last = max(last, b.End-1)
 			}
-			name := p.kinds.Names[b.Name]
-			named, _ := p.versions.find(b.Version(), b.Begin)
+			name := p.Kinds.Names[b.Name]
+			named, _ := p.Versions.Find(b.Version(), b.Begin)
 			switch {
-			case !p.compiled(&b):
+			case !p.Compiled(&b):
 				if stubs[name]++; stubs[name] <= perKind {
 					all = append(all, vmruntime.Site{Kind: vmruntime.Stub, PC: b.Begin},
 						vmruntime.Site{Kind: vmruntime.Stub, PC: (b.Begin + b.End) / 2})
 				}
-			case strings.HasPrefix(named.class, "hotspot/"):
+			case strings.HasPrefix(named.Class, "hotspot/"):
 				methods = append(methods, b)
-			case p.kinds.Lookup(b.Name) == codecache.KindNative:
+			case p.Kinds.Lookup(b.Name) == codecache.KindNative:
 				if stubs[name]++; stubs[name] <= natives {
 					methods = append(methods, b)
 				}
@@ -201,7 +202,7 @@ func sites(t *testing.T, p *Process) (all []vmruntime.Site) {
 	}
 	return append(all,
 		vmruntime.Site{Kind: vmruntime.Compiled, PC: 0x1000},
-		vmruntime.Site{Kind: vmruntime.Compiled, PC: last | (1<<p.codeCache.Shift - 1)})
+		vmruntime.Site{Kind: vmruntime.Compiled, PC: last | (1<<p.Cache.Shift - 1)})
 }
 
 func sitesIn(t *testing.T, p *Process, b codecache.Blob) (all []vmruntime.Site) {
@@ -210,16 +211,10 @@ func sitesIn(t *testing.T, p *Process, b codecache.Blob) (all []vmruntime.Site) 
 	all = append(all, site)
 	site.PC += uint64(b.FrameComplete) + 5
 	all = append(all, site)
-	c, err := p.readCode(b.Version(), b.Begin, methodsAt{0, true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if c.scopes != nil {
-		site.Exact = false
-		for i := 0; i < len(c.scopes.Positions); i += 1 + len(c.scopes.Positions)/positions {
-			site.PC = b.Begin + uint64(c.scopes.Positions[i].Offset)
-			all = append(all, site)
-		}
+	site.Exact = false
+	for i := range uint64(positions) {
+		site.PC = b.Begin + i*(b.End-b.Begin)/positions
+		all = append(all, site)
 	}
 	for _, bci := range []int32{-1, 0, 11} {
 		all = append(all, vmruntime.Site{Kind: vmruntime.Interpreted, Method: b.Method, BCI: bci})

@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	"github.com/vmprof-agent/vmprof-agent/vmruntime"
+	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot/calldata"
+	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot/javavm"
 	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot/vmstructs"
 	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot/vmtest"
 )
@@ -26,14 +28,14 @@ type recording struct {
 }
 
 func (r *recording) image() *Image {
-	return &Image{&build{machine: elf.EM_X86_64, symbols: r.Symbols, tlsSlot: r.TLSSlot, low: r.Bounds[0],
-		high: r.Bounds[1]}}
+	return &Image{&javavm.Build{Machine: elf.EM_X86_64, Symbols: r.Symbols, TLSSlot: r.TLSSlot, Low: r.Bounds[0],
+		High: r.Bounds[1]}}
 }
 
 // field looks up a field in the tables of a VM.
 func (p *Process) field(t testing.TB, names ...string) vmstructs.Field {
 	t.Helper()
-	tables, err := vmstructs.ReadTables(p.memory, p.symbol)
+	tables, err := vmstructs.ReadTables(p.Memory, p.Symbol)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -45,9 +47,42 @@ func (p *Process) field(t testing.TB, names ...string) vmstructs.Field {
 	return f
 }
 
+// static looks up a static variable in the tables of a VM, 0 if it is not there.
+func (p *Process) static(t testing.TB, names ...string) (addr uint64) {
+	t.Helper()
+	tables, err := vmstructs.ReadTables(p.Memory, p.Symbol)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range names {
+		addr = cmp.Or(addr, (&vmstructs.Resolver{Tables: tables}).OptionalStatic(name))
+	}
+	return addr
+}
+
+// calldata looks up the fields of counts in the tables of a VM.
+func (p *Process) calldata(t testing.TB) *calldata.Schema {
+	t.Helper()
+	tables, err := vmstructs.ReadTables(p.Memory, p.Symbol)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := calldata.NewSchema(tables)
+	return &s
+}
+
+// handle reads the object that a handle leads to.
+func (p *Process) handle(addr uint64) (uint64, error) {
+	reference, err := p.Memory.Word(addr)
+	return p.VM.Layout.Objects.Uncolour(reference), err
+}
+
+// scanned is how many bytes before an address ObjectAt looks at.
+const scanned = 4 << 10
+
 // bareProcess is a process of which nothing has been read.
 func bareProcess(mem vmruntime.Memory) *Process {
-	return newProcess(newVM(&build{}, vmruntime.Target{Memory: mem}), nil)
+	return newProcess(javavm.New(&javavm.Build{}, vmruntime.Target{Memory: mem}), nil)
 }
 
 func (r *recording) memory() *vmtest.Memory { return &vmtest.Memory{Pieces: r.Pieces} }
@@ -102,9 +137,9 @@ func readRecording(file string) (*recording, error) {
 func (vm *jvm) recording(r *recorder) *recording {
 	return &recording{
 		Bias:    vm.bias,
-		Symbols: vm.image.symbols,
-		TLSSlot: vm.image.tlsSlot,
-		Bounds:  [2]uint64{vm.image.low, vm.image.high},
+		Symbols: vm.image.Symbols,
+		TLSSlot: vm.image.TLSSlot,
+		Bounds:  [2]uint64{vm.image.Low, vm.image.High},
 		Pieces:  r.merged(),
 	}
 }

@@ -12,7 +12,7 @@ import (
 func TestResolutions(t *testing.T) {
 	schemas := map[int]*calldata.PoolSchema{}
 	for jdk, name := range map[int]string{17: "testdata/jdk17.gz", 25: "testdata/jdk25.gz"} {
-		schemas[jdk] = &loadRecording(t, name).attach(t, nil).profiler.schema.Pool
+		schemas[jdk] = &loadRecording(t, name).attach(t, nil).calldata(t).Pool
 	}
 	const method, other, iface = 0x7f0000001000, 0x7f0000002000, 0x7f0000003000
 	const vfinal, forced = 1 << 20, 1 << 23 // flags of JDK 17

@@ -6,44 +6,24 @@
 //	layout := p.Layout()                            // for a walker of its stacks
 //	frames, err := p.Lookup(site)                   // a place that a walk met
 //
-// Packages below this one read one thing each, and know nothing of a process:
+// What reads a process is in rooms, each of one kind of data. The rooms of the first group know
+// nothing of a process; those of the second one read one, and a Process is made of them:
 //
-//	vmstructs   the tables in which HotSpot describes its own C++ classes
-//	codecache   the heaps, blobs and stubs of the code cache
-//	debuginfo   what is inlined at which instruction, and lines
-//	calldata    calls in bytecode, what they were resolved to, and their counts
-//	javaheap    objects, their headers and fields, generations of the heap
-//	vmtest      fakes of a VM's memory for tests
+//	vmstructs      the tables in which HotSpot describes its own C++ classes
+//	codecache      the heaps, blobs and stubs of the code cache
+//	debuginfo      what is inlined at which instruction, and lines
+//	calldata       calls in bytecode, what they were resolved to, and their counts
+//	javaheap       objects, their headers and fields, generations of the heap
+//	methodinfo     methods: names, lines, and what tells one from another
 //
-// Files of this package. A VM and its layout:
+//	javavm         what all others share: memory, build, version, threads, layout
+//	nmethod        compiled code: from a site of a stack to frames
+//	javaobject     objects and classes: which object holds an address
+//	javathread     threads of Java: names, locks, virtual threads
+//	methodcounts   the counts of calls and branches in methods
 //
-//	runtime, image, process     the three types of vmruntime
-//	jdks                        what each JDK moved; the VM's version
-//	layout, layoutbuild         what the kernel side must know
-//	threads, loom               platform threads, virtual threads
-//
-// Names of code:
-//
-//	lookup                      from a site of a stack to frames
-//	code, evidence, inlinetree  a compilation, decoded
-//	compilations, machinecode   all compilations; prologues, epilogues and calls in machine code
-//	method, methodreader        a Method; reading many at a time
-//	names, stubnames            names for people: methods and classes; code that the VM generates
-//	versiontable                compilations that are gone
-//	classlist, cache            all classes; what was read, up to a number of bytes
-//
-// Counts of calls:
-//
-//	profiles, counts            the counts of methods, with and without names
-//	callsites, callees          the calls in a method, and what they lead to
-//	dispatch                    the methods of receivers
-//
-// Objects:
-//
-//	object, objectsearch        which object holds an address
-//	class, objecttable          classes and their fields; how to recognise a class
-//	objectschema, objectbuild   where the VM has what a layout of objects says
-//	headerbuild                 the form of an object's header
+// Package vmtest has fakes of a VM's memory for tests. This package recognises HotSpot (runtime),
+// attaches (process), and has the table of what each JDK moved (jdks).
 //
 // Nothing that comes out of a process is trusted. Every count, length and chain has a bound next to
 // the code that follows it. Arithmetic on addresses may wrap, and then the read fails. Names are
@@ -55,6 +35,7 @@ import (
 
 	"github.com/vmprof-agent/vmprof-agent/elffile"
 	"github.com/vmprof-agent/vmprof-agent/vmruntime"
+	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot/javavm"
 )
 
 // Runtime recognises HotSpot.
@@ -72,7 +53,7 @@ func (Runtime) Recognise(file string) bool { return path.Base(file) == "libjvm.s
 // Image reads the symbols and probes of a libjvm. It returns nil, nil for a file that is not
 // HotSpot's, because other VMs have a libjvm.so too.
 func (Runtime) Image(file *elffile.File) (vmruntime.Image, error) {
-	b, err := newBuild(file)
+	b, err := javavm.NewBuild(file)
 	if b == nil {
 		return nil, err
 	}

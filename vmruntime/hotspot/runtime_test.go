@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/vmprof-agent/vmprof-agent/elffile"
+	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot/javavm"
 )
 
 func openELF(t *testing.T, name string) *elffile.File {
@@ -49,10 +50,12 @@ func TestImage(t *testing.T) {
 				t.Fatal(err)
 			}
 			image := got.(*Image)
-			if image.tlsSlot == 0 || image.symbols[symbolCurrentThread] == 0 || image.symbols[symbolJavaThread] == 0 {
-				t.Errorf("TLS slot %#x, symbols %v", image.tlsSlot, image.symbols)
+			if image.TLSSlot == 0 || image.Symbols[currentThread] == 0 || image.Symbols[javaThread] == 0 {
+				t.Errorf("TLS slot %#x, symbols %v", image.TLSSlot, image.Symbols)
 			}
-			for probe, arguments := range map[string]int{ProbeCodeLoad: 8, ProbeCodeUnload: 6, ProbeClassUnload: 4} {
+			for probe, arguments := range map[string]int{
+				javavm.ProbeCodeLoad: 8, javavm.ProbeCodeUnload: 6, javavm.ProbeClassUnload: 4,
+			} {
 				sites := image.Probes(probe)
 				if len(sites) == 0 {
 					t.Errorf("no site of %s", probe)

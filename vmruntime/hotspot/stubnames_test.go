@@ -13,9 +13,9 @@ func TestAdapterByKind(t *testing.T) {
 	r := loadRecording(t, "testdata/jdk25.gz")
 	p := r.attach(t, nil)
 	var adapter *codecache.Blob
-	err := p.codeCache.Walk(&p.codes.schema.blob, func(blobs []codecache.Blob) error {
+	err := p.Cache.Walk(&p.Codes.Schema.Blob, func(blobs []codecache.Blob) error {
 		for _, b := range blobs {
-			if p.kinds.Lookup(b.Name) == codecache.KindAdapter {
+			if p.Kinds.Lookup(b.Name) == codecache.KindAdapter {
 				adapter = &b
 			}
 		}
@@ -25,9 +25,9 @@ func TestAdapterByKind(t *testing.T) {
 		t.Fatalf("no adapter, %v", err)
 	}
 	rename(t, r, "I2C/C2I adapters", "LI")
-	r.withKind(t, p.codes.schema.blob.Kind.At(adapter.Addr), byte(p.codes.schema.blob.AdapterKind))
+	r.withKind(t, p.Codes.Schema.Blob.Kind.At(adapter.Addr), byte(p.Codes.Schema.Blob.AdapterKind))
 	p = r.attach(t, nil)
-	if kind := p.kinds.Lookup(adapter.Name); kind != codecache.KindStub {
+	if kind := p.Kinds.Lookup(adapter.Name); kind != codecache.KindStub {
 		t.Fatalf("the name is still that of kind %d", kind)
 	}
 	frames, err := p.Lookup(vmruntime.Site{Kind: vmruntime.Stub, PC: adapter.Begin})

@@ -3,7 +3,6 @@ package hotspot
 import (
 	"cmp"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -14,17 +13,23 @@ import (
 	"testing"
 
 	"github.com/vmprof-agent/vmprof-agent/vmruntime"
-	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot/vmstructs"
 	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot/vmtest"
+)
+
+// Symbols that strip removes.
+const (
+	currentThread = "_ZN6Thread12_thr_currentE"
+	javaThread    = "_ZTV10JavaThread"
+	stubList      = "_ZN12StubCodeDesc5_listE"
 )
 
 // strippedOf is an image without what .symtab says.
 func strippedOf(whole *Image) *Image {
-	image := *whole
-	image.symbols = maps.Clone(whole.symbols)
-	delete(image.symbols, symbolCurrentThread)
-	delete(image.symbols, symbolJavaThread)
-	return &image
+	b := *whole.Build
+	b.Symbols = maps.Clone(b.Symbols)
+	delete(b.Symbols, currentThread)
+	delete(b.Symbols, javaThread)
+	return &Image{&b}
 }
 
 // The vtable of JavaThread is learned where no symbol says it.
@@ -33,7 +38,7 @@ func TestRecordedThreadsStripped(t *testing.T) {
 		r := loadRecording(t, name)
 		whole := r.attach(t, nil)
 		want := whole.Layout().Thread
-		threads, err := whole.threads(1)
+		threads, err := whole.ThreadAddresses(1)
 		if err != nil || len(threads) == 0 {
 			t.Fatal(threads, err)
 		}
@@ -59,59 +64,6 @@ func TestRecordedThreadsWithoutTLS(t *testing.T) {
 	r.TLSSlot = 0
 	if l := r.attach(t, nil).Layout(); !l.Thread.ByID || l.Thread.TLSModule != 0 || l.Thread.Vtable == 0 {
 		t.Errorf("%+v, missing %q", l.Thread, l.Missing)
-	}
-}
-
-// Up to JDK 9 the list is a linked one, and begins with the newest thread.
-func TestLinkedThreads(t *testing.T) {
-	const javaThread, compilerThread = 0x7000_0100, 0x7000_0200
-	m := &vmtest.Image{Base: 0x1000}
-	add := func(vtable, id, next uint64) uint64 { return m.Words(vtable, m.Words(id), next) }
-	first := add(javaThread, 11, 0)
-	second := add(javaThread, 12, first)
-	compiler := add(compilerThread, 13, second)
-	dying := m.Words(javaThread, 0, compiler)    // its OSThread is gone
-	unreadable := m.Words(javaThread, 16, dying) // where that cannot be
-	newest := add(javaThread, 14, unreadable)
-	head := m.Words(newest)
-	empty := m.Words(0)
-
-	p := bareProcess(m.Memory())
-	p.build.low, p.build.high, p.bias = 0x100, 0x300, 0x7000_0000
-	p.thread.firstThread, p.thread.nextThread = head, vmstructs.Field{Offset: 16, Width: 8, Known: true}
-	p.thread.osThread, p.thread.osThreadID = vmstructs.Field{Offset: 8, Width: 8, Known: true},
-		vmstructs.Field{Offset: 0, Width: 4, Known: true}
-	p.layout.Thread.OSThread = 8
-
-	if err := p.layoutThreadIDs(); err != nil || !p.layout.Thread.ByID || p.layout.Thread.Vtable != javaThread {
-		t.Fatalf("%+v, %v, missing %q", p.layout.Thread, err, p.layout.Missing)
-	}
-	got, err := p.Threads()
-	if want := []vmruntime.Thread{{ID: 14, Address: newest}, {ID: 12, Address: second},
-		{ID: 11, Address: first}}; err != nil || !slices.Equal(got, want) {
-		t.Errorf("threads %+v, %v; want %+v", got, err, want)
-	}
-
-	p.build.low = 0x200 // the oldest thread's vtable is none of libjvm's
-	p.layout.Thread = ThreadLayout{OSThread: 8}
-	if err := p.layoutThreadIDs(); err != nil || p.layout.Thread.ByID || len(p.layout.Missing) != 1 {
-		t.Errorf("%+v, %v, missing %q", p.layout.Thread, err, p.layout.Missing)
-	}
-	p.thread.firstThread, p.layout.Thread = empty, ThreadLayout{OSThread: 8}
-	if err := p.layoutThreadIDs(); !errors.Is(err, vmruntime.ErrStarting) {
-		t.Errorf("no threads: %v", err)
-	}
-}
-
-// A list that leads in circles ends.
-func TestLinkedThreadsAreBounded(t *testing.T) {
-	m := &vmtest.Image{Base: 0x1000}
-	at := m.Base + 8
-	head := m.Words(at, 0x7000_0100, 0, at)
-	p := bareProcess(m.Memory())
-	p.thread.firstThread, p.thread.nextThread = head, vmstructs.Field{Offset: 16, Width: 8, Known: true}
-	if got, err := p.javaThreadVtable(); err == nil {
-		t.Errorf("vtable %#x", got)
 	}
 }
 
@@ -154,23 +106,5 @@ func TestLiveThreads(t *testing.T) {
 				}
 			}
 		})
-	}
-}
-
-// JDK 8 does not say where a frame of the interpreter has its caller's stack pointer. At 0, where
-// it has the caller's frame pointer, the callers of compiled methods that the interpreter was
-// called from would be lost.
-func TestSenderSP(t *testing.T) {
-	const name = "frame::interpreter_frame_sender_sp_offset"
-	for _, test := range []struct {
-		constants map[string]int64
-		want      int64
-	}{
-		{nil, -1}, {map[string]int64{name: -1}, -1}, {map[string]int64{name: -2}, -2},
-	} {
-		s := newThreadSchema(&vmstructs.Resolver{Tables: &vmstructs.Tables{Constants: test.constants}})
-		if s.senderSPWord != test.want {
-			t.Errorf("with %v: word %d, want %d", test.constants, s.senderSPWord, test.want)
-		}
 	}
 }

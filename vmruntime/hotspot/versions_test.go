@@ -36,7 +36,7 @@ func TestVersionStates(t *testing.T) {
 		for _, c := range g.compiled(t) {
 			list = append(list, c)
 		}
-		b := g.codes.schema.blob
+		b := g.Codes.Schema.Blob
 		g.mem.At(b.State.At(list[1].Addr), 1)[0] = 1
 		binary.LittleEndian.PutUint32(g.mem.At(b.CompileID.At(list[2].Addr), 4), list[2].Version+1)
 		list[3].Addr = 16
@@ -61,7 +61,7 @@ func TestTraps(t *testing.T) {
 		g := newCountedGuest(t, name)
 		method := g.method[".two"]
 		data := g.counts(t, ".two").Data
-		s := &g.profiler.schema.Traps
+		s := &g.counted.Traps
 		class := 0
 		for number, reason := range s.Reasons {
 			if reason == "class_check" {
@@ -81,7 +81,7 @@ func TestTraps(t *testing.T) {
 		if err != nil || len(traps) != 1 || traps[method].Reasons["class_check"] != 7 || traps[method].Decompiles != 3 {
 			t.Errorf("%s: %+v, %v", name, traps, err)
 		}
-		g.mem.At(g.profiler.schema.Owner.At(data), 8)[0] ^= 8
+		g.mem.At(g.counted.Owner.At(data), 8)[0] ^= 8
 		if traps, err := g.Traps([]uint64{method}); err != nil || len(traps) != 0 {
 			t.Errorf("%s, of another method: %+v, %v", name, traps, err)
 		}

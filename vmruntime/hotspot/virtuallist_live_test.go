@@ -20,7 +20,7 @@ func TestLiveVirtualThreads(t *testing.T) {
 			g := startGuest(t, home, []string{"../../tests/guests/java/hotspot/StuckVirtuals.java"},
 				"hotspot.StuckVirtuals", each)
 			p := g.attach(t)
-			if p.version.jdk < firstLoom {
+			if p.Version.JDK < 21 {
 				t.Skip("no virtual threads")
 			}
 			tried = true
@@ -36,8 +36,8 @@ func TestLiveVirtualThreads(t *testing.T) {
 				sum, seen := 0., map[uint64]bool{}
 				var words []vmruntime.VirtualWords
 				for _, v := range list {
-					state, err1 := p.words([]uint64{v.State}, 4)
-					blocker, err2 := p.words([]uint64{v.Blocker}, 8)
+					state, err1 := p.Words([]uint64{v.State}, 4)
+					blocker, err2 := p.Words([]uint64{v.Blocker}, 8)
 					if err := errors.Join(err1, err2); err != nil {
 						t.Fatal(err)
 					}

@@ -17,7 +17,7 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/probe/attach"
 	"github.com/vmprof-agent/vmprof-agent/agent/probe/valueprobe"
 	"github.com/vmprof-agent/vmprof-agent/bpf"
-	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot"
+	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot/methodinfo"
 )
 
 type (
@@ -119,7 +119,7 @@ func TestDescribe(t *testing.T) {
 		var e fold.Event
 		o := bpf.Observation{Seen: &c.seen, Text: []byte(c.text)}
 		got := "not recorded"
-		if describe(&o, &e, hotspot.ClassName) {
+		if describe(&o, &e, methodinfo.ClassName) {
 			l := e.Labels
 			got = strings.Join(slices.DeleteFunc([]string{e.Kind.String(), l.Class, l.Place, l.What, l.Collector},
 				func(s string) bool { return s == "" }), " ")

@@ -11,12 +11,12 @@ import (
 // generations is of use.
 type Schema struct {
 	Heap                     uint64          // static CollectedHeap*
-	Reserved, start, words   vmstructs.Field // fields of CollectedHeap: a MemRegion, which has the other two
+	reserved, start, words   vmstructs.Field // fields of CollectedHeap: a MemRegion, which has the other two
 	youngGen                 vmstructs.Field // field of Serial's heap: Generation*
 	generation               vmstructs.Field // field of Generation: MemRegion
 	parallelYoung            uint64          // static PSYoungGen*
 	parallelGeneration       vmstructs.Field // field of PSYoungGen: MemRegion
-	regionTable, RegionShift vmstructs.Field // fields of G1CollectedHeap, through its HeapRegionManager
+	regionTable, regionShift vmstructs.Field // fields of G1CollectedHeap, through its HeapRegionManager
 	regionTag                vmstructs.Field // field of HeapRegion
 	// Collections and Collecting are fields of CollectedHeap, which the VM may not show: the number
 	// of collections that have begun, and whether one stops the program.
@@ -39,7 +39,7 @@ func NewSchema(r *vmstructs.Resolver) Schema {
 		r.Optional("G1HeapRegionManager._regions", "HeapRegionManager._regions"))
 	s := Schema{
 		Heap:     r.Static("Universe._collectedHeap"),
-		Reserved: r.Field("CollectedHeap._reserved"),
+		reserved: r.Field("CollectedHeap._reserved"),
 		start:    r.Field("MemRegion._start"),
 		words:    r.Field("MemRegion._word_size"),
 		// JDK 8 has an array of two generations there, the young one first.
@@ -49,7 +49,7 @@ func NewSchema(r *vmstructs.Resolver) Schema {
 		parallelYoung:      r.OptionalStatic("ParallelScavengeHeap._young_gen"),
 		parallelGeneration: r.Optional("PSYoungGen._reserved"),
 		regionTable:        within(regions, r.Optional("G1HeapRegionTable._biased_base")),
-		RegionShift:        within(regions, r.Optional("G1HeapRegionTable._shift_by")),
+		regionShift:        within(regions, r.Optional("G1HeapRegionTable._shift_by")),
 		Collections:        r.Optional("CollectedHeap._total_collections"),
 		Collecting:         r.Optional("CollectedHeap._is_stw_gc_active", "CollectedHeap._is_gc_active"),
 		regionTag: within(r.Optional("G1HeapRegion._type", "HeapRegion._type"),
@@ -107,7 +107,7 @@ func (r Reader) Layout() (l HeapLayout, err error) {
 			l.Collector = f.collector
 		}
 	}
-	if l.Low, l.High, err = r.region(s.Reserved.At(heap)); err != nil {
+	if l.Low, l.High, err = r.region(s.reserved.At(heap)); err != nil {
 		return l, err
 	}
 	if l.Collector == CollectorZ {
@@ -189,14 +189,14 @@ func (r Reader) bounds(addr uint64, l *HeapLayout) (err error) {
 // (src/hotspot/share/gc/g1/g1BiasedArray.hpp).
 func (r Reader) regions(heap uint64, l *HeapLayout) (err error) {
 	s := r.Heap
-	if !s.regionTable.Known || !s.RegionShift.Known || !s.regionTag.Known ||
+	if !s.regionTable.Known || !s.regionShift.Known || !s.regionTag.Known ||
 		s.edenTag == 0 || s.survivorTag == 0 || s.oldMask == 0 {
 		return nil
 	}
 	if l.RegionTable, err = r.Word(s.regionTable.At(heap)); err != nil {
 		return err
 	}
-	shift, err := r.Word(s.RegionShift.At(heap))
+	shift, err := r.Word(s.regionShift.At(heap))
 	if err != nil {
 		return err
 	}

@@ -4,11 +4,11 @@ package listener
 
 import (
 	"github.com/vmprof-agent/vmprof-agent/bpf"
-	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot"
+	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot/javavm"
 )
 
 // kernelLayout returns the description of a HotSpot process for callsite.bpf.h.
-func kernelLayout(l *hotspot.Layout) *bpf.HotspotProcess {
+func kernelLayout(l *javavm.Layout) *bpf.HotspotProcess {
 	h := &bpf.HotspotProcess{
 		CodeLow: l.Cache.Low, CodeHigh: l.Cache.High,
 		InterpreterLow: l.Interpreter.Low, InterpreterHigh: l.Interpreter.High,

@@ -2,13 +2,13 @@ package hotspotbpf
 
 import (
 	"github.com/vmprof-agent/vmprof-agent/bpf"
-	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot"
 	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot/javaheap"
+	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot/javavm"
 )
 
 // heap is what the kernel side must know of a HotSpot process's objects. The caller sets the
 // serial.
-func heap(layout *hotspot.Layout) *bpf.HotspotHeap {
+func heap(layout *javavm.Layout) *bpf.HotspotHeap {
 	l, mounted := &layout.Objects, &layout.Loom.Mounted
 	h := &bpf.HotspotHeap{
 		NarrowKlassBase: l.KlassBase, NarrowKlassShift: uint32(l.KlassShift), KlassBit: uint32(l.KlassBit),

@@ -5,8 +5,8 @@ import (
 	"math"
 
 	"github.com/vmprof-agent/vmprof-agent/bpf"
-	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot"
 	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot/javaheap"
+	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot/javavm"
 )
 
 // errHeaps: no HotSpot has that many code heaps.
@@ -14,7 +14,7 @@ var errHeaps = errors.New("more code heaps than the walker supports")
 
 // process is what the kernel side must know of a HotSpot process. The caller sets identity, slot
 // and the flags about probes.
-func process(l *hotspot.Layout) (*bpf.HotspotProcess, error) {
+func process(l *javavm.Layout) (*bpf.HotspotProcess, error) {
 	h := &bpf.HotspotProcess{
 		CodeLow: l.Cache.Low, CodeHigh: l.Cache.High,
 		InterpreterLow: l.Interpreter.Low, InterpreterHigh: l.Interpreter.High,
@@ -68,7 +68,7 @@ func process(l *hotspot.Layout) (*bpf.HotspotProcess, error) {
 }
 
 // layoutChunks adds what leads to the frames that virtual threads have on the heap.
-func layoutChunks(h *bpf.HotspotProcess, l *hotspot.Layout) {
+func layoutChunks(h *bpf.HotspotProcess, l *javavm.Layout) {
 	c, o := &l.Loom.Chunks, &l.Objects
 	h.Flags |= bpf.HotspotChunks
 	if c.BottomIsArgSize {

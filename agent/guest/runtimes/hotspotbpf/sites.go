@@ -6,7 +6,7 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/probe/attach"
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 	"github.com/vmprof-agent/vmprof-agent/elffile"
-	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot"
+	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot/javavm"
 )
 
 // loadSite says where the arguments of one compiled__method__load site are: class, its length,
@@ -40,16 +40,16 @@ func (Kernel) Sites(probes []elffile.Probe) (attach.Sites, error) {
 		}
 		site := attach.Site{Offset: p.Offset, RefCtrOffset: p.SemaphoreOffset}
 		switch p.Name {
-		case hotspot.ProbeCodeLoad:
+		case javavm.ProbeCodeLoad:
 			load, err := loadSite(p)
 			if err != nil {
 				return s, err
 			}
 			site.Load = load
 			s.Load = append(s.Load, site)
-		case hotspot.ProbeCodeUnload:
+		case javavm.ProbeCodeUnload:
 			s.CodeUnload = append(s.CodeUnload, site)
-		case hotspot.ProbeClassUnload:
+		case javavm.ProbeClassUnload:
 			s.ClassUnload = append(s.ClassUnload, site)
 		}
 	}
