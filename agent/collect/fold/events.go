@@ -437,38 +437,8 @@ func (s *EventSums) times(factor float64) EventSums {
 	return out
 }
 
-// AllocationSums are the sums of an observed allocation of an object of size bytes. It was drawn
-// from bytes of objects, each with a probability proportional to its size, and one in every such
-// draws is recorded. So it stands for as many objects of its size as make up those bytes.
-//
-// A thread of HotSpot allocates in a buffer of its own and is not observed before it reaches the
-// buffer's end, with an object that does not fit into the rest. If the rest is small, the thread
-// gets a new buffer. Otherwise the object is allocated outside and the buffer is kept
-// (MemAllocator::allocate_inside_tlab_slow in src/hotspot/share/gc/shared/memAllocator.cpp). The
-// kernel side records the first object at each end in either case. Counting only new buffers, as is
-// often done, misses objects larger than the part of a buffer that may be wasted, as these rarely
-// cause a new one. Counting every new buffer adds those that come first after a collection, whose
-// objects are mostly small.
-func AllocationSums(size, bytes uint64, every uint32) EventSums {
-	s := EventSums{Events: 1}
-	if size == 0 {
-		return s
-	}
-	n := float64(every)
-	s.Values[0], s.Values[1] = n*float64(bytes)/float64(size), n*float64(bytes)
-	return s
-}
-
 func overflowed(n uint64) string {
 	return fmt.Sprintf("%d events have no labels, because the table of labels was full", n)
-}
-
-// unclearWaits returns a note that waits may be counted with the wrong reason.
-func unclearWaits(sums *EventSums) string {
-	all := time.Duration(sums.Values[profile.Locks.Main()])
-	return fmt.Sprintf("%d waits of java.util.concurrent, %v together, count as waits for work, because the blocker "+
-		"of their threads is unknown: "+
-		"some of them may have waited for locks", sums.Events, all.Round(max(all/100, time.Microsecond)))
 }
 
 // withoutConstructors cuts off what creates an exception of a class: its constructors and those of
