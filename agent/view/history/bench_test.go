@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/vmprof-agent/vmprof-agent/agent/model/digest"
 	"github.com/vmprof-agent/vmprof-agent/agent/model/profile"
 )
 
@@ -19,13 +20,13 @@ func BenchmarkLimit(b *testing.B) {
 	size := 0
 	b.ReportAllocs()
 	for b.Loop() {
-		m := newMerger(newNames(), new(spare))
+		m := digest.NewMerger(digest.NewNames(nil), nil)
 		for _, p := range windows {
-			m.add(m.names.window(p, new(arena)), began)
+			m.AddProfile(p)
 		}
-		w := m.finish(maxContexts, new(arena))
+		w := m.Finish(digest.MaxContexts, new(digest.Arena))
 		h := header{span{began, began.Add(time.Second), time.Second}, sumsOf(windows[0])}
-		record, err := newEncoder(newTables(m.names)).record(&h, w)
+		record, err := newEncoder(newTables(m.Names)).record(&h, w)
 		if err != nil {
 			b.Fatal(err)
 		}

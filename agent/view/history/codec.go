@@ -6,6 +6,7 @@ import (
 	"math"
 	"math/bits"
 
+	"github.com/vmprof-agent/vmprof-agent/agent/model/digest"
 	"github.com/vmprof-agent/vmprof-agent/symbolize/symbol"
 )
 
@@ -19,9 +20,9 @@ type codec struct {
 	format format
 	buf    []byte // what was written, or what is to be read
 	tables *tables
-	want   *Selection // readers: what is wanted; nil for everything
-	room   *arena     // readers: for contexts and rows
-	items  int        // contexts, rows and edges so far
+	want   *Selection    // readers: what is wanted; nil for everything
+	room   *digest.Arena // readers: for contexts and rows
+	items  int           // contexts, rows and edges so far
 	err    error
 }
 
@@ -158,7 +159,7 @@ func pointers[T any](c *codec, p *[]*T, most int, each func(*T)) {
 
 // text is a string that is not in the tables.
 func (c *codec) text(s *string) {
-	n := c.length(len(*s), maxName)
+	n := c.length(len(*s), digest.MaxName)
 	if !c.reads {
 		c.buf = append(c.buf, (*s)[:n]...)
 	} else if c.err == nil {
@@ -167,7 +168,7 @@ func (c *codec) text(s *string) {
 }
 
 // name is a reference to a string.
-func (c *codec) name(p *stringID) {
+func (c *codec) name(p *digest.StringID) {
 	if !c.reads {
 		id := uint64(c.tables.placeString(*p))
 		c.u(&id)
@@ -178,28 +179,28 @@ func (c *codec) name(p *stringID) {
 		return
 	}
 	if id >= uint64(len(c.tables.strings)) {
-		if *p = c.tables.names.string(lostName); !c.tables.lost {
+		if *p = c.tables.names.String(lostName); !c.tables.lost {
 			c.fail()
 		}
 		return
 	}
-	*p = c.tables.stringFrom(stringID(id))
+	*p = c.tables.stringFrom(digest.StringID(id))
 }
 
 // str is a reference to a string.
 func (c *codec) str(p *string) {
-	var id stringID
+	var id digest.StringID
 	if !c.reads {
-		id = c.tables.names.string(*p)
+		id = c.tables.names.String(*p)
 	}
 	if c.name(&id); c.reads {
-		*p = c.tables.names.strings[id]
+		*p = c.tables.names.Strings[id]
 	}
 }
 
 // frame is a reference to a frame, as the difference from another one, as frames that appeared
 // together often occur together.
-func (c *codec) frame(p *frameID, last *int) {
+func (c *codec) frame(p *digest.FrameID, last *int) {
 	if !c.reads {
 		id := c.tables.placeFrame(*p)
 		d := id - *last
@@ -213,7 +214,7 @@ func (c *codec) frame(p *frameID, last *int) {
 	}
 	id := *last + d
 	if *last = id; id < 0 || id >= len(c.tables.frames) {
-		if *p = c.tables.names.lostFrame(); id < 0 || !c.tables.lost {
+		if *p = lostFrame(c.tables.names); id < 0 || !c.tables.lost {
 			c.fail()
 		}
 		return
@@ -291,7 +292,7 @@ func (c *codec) definitions(strings, frames int) {
 
 // frameFields is a frame of the tables.
 func (c *codec) frameFields(f *frame) {
-	most := stringID(max(len(c.tables.strings), 1) - 1)
+	most := digest.StringID(max(len(c.tables.strings), 1) - 1)
 	if c.tables.lost {
 		most = maxStrings
 	}

@@ -46,9 +46,9 @@
 //
 // # In memory
 //
-// Windows refer to strings and frames by numbers, IDs in names. A closed window is converted once
-// (names.window), merged (merger), limited, and written with the places that its names have in the
-// segment (tables). Merging reads windows into the same form, and never makes profiles of them.
+// A closed window becomes a digest.Window, which is bounded, and is written with the places that its
+// names have in the segment (tables). Merging reads windows into the same form, and never makes
+// profiles of them.
 //
 // What is read back is untrusted: every count and length is bounded.
 package history

@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/vmprof-agent/vmprof-agent/agent/model/digest"
 	"github.com/vmprof-agent/vmprof-agent/agent/model/profile"
 	"github.com/vmprof-agent/vmprof-agent/agent/view/sink/sinktest"
 )
@@ -285,31 +286,32 @@ func TestItemsAgree(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes long, on one thread")
 	}
-	tree := func(nodes int) []node {
-		list := make([]node, nodes+1)
+	tree := func(nodes int) []digest.Node {
+		list := make([]digest.Node, nodes+1)
 		for i := 1; i <= nodes; i++ {
-			list[i] = node{parent: 0, frame: rare, self: 1}
+			list[i] = digest.Node{Parent: 0, Frame: digest.Rare, Self: 1}
 		}
 		return list
 	}
-	window := func(trees, nodes, rows int) *window {
-		p := new(process)
+	window := func(trees, nodes, rows int) *digest.Window {
+		p := new(digest.Process)
 		for i := range trees {
-			p.threads = append(p.threads, thread{threadKey{stringID(0), false, profile.Certainty(i % 2)}, tree(nodes),
-				cpuTime{}})
+			p.Threads = append(p.Threads, digest.Thread{ThreadKey: digest.ThreadKey{Context: profile.Certainty(i % 2)},
+				Tree: tree(nodes)})
 		}
-		p.events = []events{{kind: profile.Locks, tree: tree(1), rows: make([]row, rows)}}
-		return &window{processes: []*process{p}}
+		p.Events = []digest.Events{{Kind: profile.Locks, Tree: tree(1), Rows: make([]digest.Row, rows)}}
+		return &digest.Window{Processes: []*digest.Process{p}}
 	}
 	for _, test := range []struct {
 		trees, nodes, rows int
 		fits               bool
 	}{
-		{7, 4 * maxContexts, 1000, true}, {1, 4*maxContexts + 1, 0, false}, {8, 4 * maxContexts, 0, false},
-		{1, 1, 2 * maxContexts, true}, {1, 1, 2*maxContexts + 1, false},
+		{7, 4 * digest.MaxContexts, 1000, true}, {1, 4*digest.MaxContexts + 1, 0, false},
+		{8, 4 * digest.MaxContexts, 0, false},
+		{1, 1, 2 * digest.MaxContexts, true}, {1, 1, 2*digest.MaxContexts + 1, false},
 		{maxItems/1000 - 1, 1000, 0, true},
 	} {
-		names := newNames()
+		names := digest.NewNames(nil)
 		e := newEncoder(newTables(names))
 		h := header{span: span{began, began, 0}}
 		record, err := e.record(&h, window(test.trees, test.nodes, test.rows))
@@ -319,7 +321,7 @@ func TestItemsAgree(t *testing.T) {
 		if err != nil {
 			continue
 		}
-		d := newDecoder(nil, newNames())
+		d := newDecoder(nil, digest.NewNames(nil))
 		raw, err := d.inflate(record[prefixSize+e.added:])
 		if err != nil {
 			t.Fatal(err)

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/vmprof-agent/vmprof-agent/agent/model/digest"
 	"github.com/vmprof-agent/vmprof-agent/agent/model/profile"
 	"github.com/vmprof-agent/vmprof-agent/agent/view/sink/sinktest"
 )
@@ -89,12 +90,12 @@ func TestFormat(t *testing.T) {
 	// kinds.
 	p := varied(rand.New(rand.NewPCG(5, 6)), 3, 1)
 	p.Start, p.Duration, p.Comments = began, time.Second, []string{"a comment"}
-	names := newNames()
+	names := digest.NewNames(nil)
 	e := newEncoder(newTables(names))
-	m := newMerger(names, new(spare))
-	m.add(names.window(p, new(arena)), began)
+	m := digest.NewMerger(names, nil)
+	m.AddProfile(p)
 	record, err := e.record(&header{span{began, began.Add(time.Second), time.Second}, sumsOf(p)},
-		m.finish(maxContexts, new(arena)))
+		m.Finish(digest.MaxContexts, new(digest.Arena)))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/vmprof-agent/vmprof-agent/agent/model/digest"
 	"github.com/vmprof-agent/vmprof-agent/agent/model/profile"
 	"github.com/vmprof-agent/vmprof-agent/agent/view/sink"
 	"github.com/vmprof-agent/vmprof-agent/agent/view/sink/sinktest"
@@ -17,11 +18,11 @@ import (
 func bodies(tb testing.TB) (raw [][]byte) {
 	for _, p := range []*profile.Profile{sinktest.Shop(), sinktest.ShopBoth(), sinktest.ShopEvents(),
 		sinktest.ShopPartial(), varied(rand.New(rand.NewPCG(1, 2)), 2, 4)} {
-		m := newMerger(newNames(), new(spare))
-		e := newEncoder(newTables(m.names)) // so that a body has all of its names
-		m.add(m.names.window(p, new(arena)), began)
+		m := digest.NewMerger(digest.NewNames(nil), nil)
+		e := newEncoder(newTables(m.Names)) // so that a body has all of its names
+		m.AddProfile(p)
 		h := header{span{began, began.Add(time.Second), time.Second}, sumsOf(p)}
-		record, err := e.record(&h, m.finish(maxContexts, new(arena)))
+		record, err := e.record(&h, m.Finish(digest.MaxContexts, new(digest.Arena)))
 		if err != nil {
 			tb.Fatal(err)
 		}
@@ -30,7 +31,7 @@ func bodies(tb testing.TB) (raw [][]byte) {
 		if err := s.scan(bytes.NewReader(segment), int64(len(segment))); err != nil {
 			tb.Fatal(err)
 		}
-		d := newDecoder(bytes.NewReader(segment), newNames())
+		d := newDecoder(bytes.NewReader(segment), digest.NewNames(nil))
 		body, err := d.body(&s.entries[0])
 		if err != nil {
 			tb.Fatal(err)
@@ -47,8 +48,8 @@ func FuzzDecode(f *testing.F) {
 		f.Add(body)
 	}
 	f.Fuzz(func(t *testing.T, body []byte) {
-		m := newMerger(newNames(), new(spare))
-		d := newDecoder(nil, m.names)
+		m := digest.NewMerger(digest.NewNames(nil), nil)
+		d := newDecoder(nil, m.Names)
 		w, err := d.decode(current, body, &Selection{})
 		if (w == nil) == (err == nil) {
 			t.Fatalf("window %v and error %v", w, err)
@@ -57,14 +58,14 @@ func FuzzDecode(f *testing.F) {
 			return
 		}
 		w.Start = began
-		m.add(w, began)
-		stored := m.finish(100, new(arena))
-		p := m.names.profile(stored)
+		m.Add(w, began)
+		stored := m.Finish(100, new(digest.Arena))
+		p := m.Profile(100)
 		for _, content := range []sink.Content{sink.Time, sink.CallCounts, sink.OfEvents(profile.Allocations)} {
 			_, _ = sink.Pprof(p, content) // numbers may be too large for the format
 		}
 		h := header{span{began, began, 0}, sumsOf(p)}
-		if _, err := newEncoder(newTables(m.names)).record(&h, stored); err != nil {
+		if _, err := newEncoder(newTables(m.Names)).record(&h, stored); err != nil {
 			t.Fatal(err)
 		}
 	})

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/host/proc"
+	"github.com/vmprof-agent/vmprof-agent/agent/model/digest"
 )
 
 // levelLength is how long windows of a level are; 0 for those that stay as they came.
@@ -104,7 +105,7 @@ func (s *Store) merge(old *segment, level int) error {
 		s.segments = slices.DeleteFunc(s.segments, func(o *segment) bool { return o == g })
 		s.count(func(*Stats) {})
 	}()
-	names := newNames()
+	names := digest.NewNames(nil)
 	m := merging{s: s, names: names, from: newDecoder(f, names),
 		to: openSegmentFile{g, temp, newEncoder(newTables(names))}, old: old}
 	length := levelLength[level].Nanoseconds()
@@ -157,11 +158,11 @@ func (s *Store) leave(g *segment, damaged int64) {
 // merging is a segment on its way to a higher level.
 type merging struct {
 	s     *Store
-	names *names
+	names *digest.Names
 	from  *decoder
 	to    openSegmentFile
-	room  arena
-	spare spare
+	room  digest.Arena
+	spare digest.Spare
 	old   *segment
 	// damaged is the size of the body that is not right; 0 if none was found.
 	damaged int64
@@ -178,7 +179,7 @@ func (m *merging) removed() bool {
 // window writes one window of several.
 func (m *merging) window(entries []entry) error {
 	var (
-		sum  = newMerger(m.names, &m.spare)
+		sum  = digest.NewMerger(m.names, &m.spare)
 		used sums
 	)
 	for i := range entries {
@@ -191,15 +192,15 @@ func (m *merging) window(entries []entry) error {
 			m.damaged = int64(e.bodySize)
 			return errors.Join(errMalformed, err)
 		}
-		sum.add(w, e.end)
+		sum.Add(w, e.end)
 		for _, one := range e.services() {
 			used.get(one.Service).add(&one)
 		}
 	}
-	m.room.reset()
-	w := sum.finish(maxContexts, &m.room)
-	h := header{span{w.Start, sum.end, w.Duration}, used.list}
-	sum.release()
+	m.room.Reset()
+	w := sum.Finish(digest.MaxContexts, &m.room)
+	h := header{span{w.Start, sum.End, w.Duration}, used.list}
+	sum.Release()
 	record, err := m.to.record(&h, w)
 	if err != nil {
 		return err

@@ -4,12 +4,14 @@ import (
 	"bytes"
 	"log/slog"
 	"math"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/vmprof-agent/vmprof-agent/agent/model/digest"
 	"github.com/vmprof-agent/vmprof-agent/agent/model/profile"
 	"github.com/vmprof-agent/vmprof-agent/agent/view/sink/sinktest"
 )
@@ -215,5 +217,32 @@ func TestUnreadableMerge(t *testing.T) {
 	}
 	if got, want := totalsOf(r.all(t, 0)).samples, 11*totalsOf(sinktest.Shop()).samples; got != want {
 		t.Errorf("%d samples, want %d", got, want)
+	}
+}
+
+// A window with too many stacks keeps its sums.
+func TestRareStacks(t *testing.T) {
+	p := varied(rand.New(rand.NewPCG(3, 4)), 10, 300)
+	m := digest.NewMerger(digest.NewNames(nil), nil)
+	m.AddProfile(p)
+	got := m.Profile(500)
+	if n, want := totalsOf(got), totalsOf(p); n != want {
+		t.Errorf("%+v, want %+v", n, want)
+	}
+	contexts := 0
+	for _, proc := range got.Processes {
+		for _, th := range proc.Threads {
+			contexts += th.Tree.Len()
+		}
+		for _, e := range proc.Events {
+			for _, row := range e.Rows {
+				if int(row.Context) > e.Tree.Len() {
+					t.Fatalf("a row at context %d of %d", row.Context, e.Tree.Len())
+				}
+			}
+		}
+	}
+	if contexts > 1500 { // each that is kept may have a rare one below it, and each thread one below its root
+		t.Errorf("%d contexts", contexts)
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/vmprof-agent/vmprof-agent/agent/model/digest"
 	"github.com/vmprof-agent/vmprof-agent/agent/model/profile"
 	"github.com/vmprof-agent/vmprof-agent/agent/model/stored"
 )
@@ -104,7 +105,7 @@ func (r *Reader) Split(ctx context.Context, want Selection, most int, each func(
 	half := func(e *entry) bool { return want.overlap(e) >= e.end.Sub(e.start)/2 }
 	touches := func(e *entry) bool { return true }
 	for _, taken := range []func(*entry) bool{half, touches} {
-		q := query{want: &want, each: each, gaps: unread, sum: newMerger(newNames(), new(spare))}
+		q := query{want: &want, each: each, gaps: unread, sum: digest.NewMerger(digest.NewNames(nil), nil)}
 		q.matches = func(e *entry) bool { return !e.damaged && want.overlap(e) > 0 && taken(e) }
 		windows := 0
 		for _, f := range files {
@@ -184,7 +185,7 @@ type query struct {
 	gaps     []Gap // gaps that were found so far
 
 	// The profile in the making.
-	sum             *merger
+	sum             *digest.Merger
 	windows         int
 	longest, finest time.Duration // windows
 }
@@ -195,7 +196,7 @@ func (q *query) add(ctx context.Context, f *openIndex) error {
 	for last >= 0 && !q.matches(&f.entries[last]) {
 		last--
 	}
-	d := newDecoder(f.file, q.sum.names)
+	d := newDecoder(f.file, q.sum.Names)
 	for i := range f.entries[:last+1] {
 		if err := ctx.Err(); err != nil {
 			return err
@@ -217,7 +218,7 @@ func (q *query) add(ctx context.Context, f *openIndex) error {
 			q.gaps = append(q.gaps, Gap{e.start, e.end, why})
 			continue
 		}
-		q.sum.add(w, e.end)
+		q.sum.Add(w, e.end)
 		length := e.end.Sub(e.start)
 		if q.windows == 0 {
 			q.finest = length
@@ -240,22 +241,22 @@ func (q *query) pass() error {
 		return nil
 	}
 	p := q.profile()
-	q.sum, q.windows, q.longest, q.passed = newMerger(q.sum.names, new(spare)), 0, 0, true
+	q.sum, q.windows, q.longest, q.passed = digest.NewMerger(q.sum.Names, nil), 0, 0, true
 	return q.each(p)
 }
 
 // profile is that of the windows that were added.
 func (q *query) profile() *profile.Profile {
-	p := q.sum.names.profile(q.sum.finish(4*maxContexts, new(arena)))
+	p := q.sum.Profile(4 * digest.MaxContexts)
 	const layout = "2006-01-02 15:04:05"
 	length := q.finest.Round(time.Second).String()
 	if longest := q.longest.Round(time.Second); longest > q.finest.Round(time.Second) {
 		length += " to " + longest.String()
 	}
 	comments := []string{fmt.Sprintf("from the history: %s to %s, %s of %s", p.Start.Format(layout+" MST"),
-		q.sum.end.Format(layout),
+		q.sum.End.Format(layout),
 		stored.Plural(q.windows, "window"), length)}
-	if absent := q.sum.end.Sub(p.Start) - p.Duration; absent > time.Second {
+	if absent := q.sum.End.Sub(p.Start) - p.Duration; absent > time.Second {
 		comments = append(comments, fmt.Sprintf("%v of that time were not recorded, or cannot be read",
 			absent.Round(time.Second)))
 	}

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/vmprof-agent/vmprof-agent/agent/model/digest"
 	"github.com/vmprof-agent/vmprof-agent/agent/model/profile"
 )
 
@@ -182,7 +183,7 @@ var errTooLarge = errors.New("the window is too large")
 
 // record returns the record of a window, until the next call. If it is not stored after all, forget
 // must be called.
-func (e *encoder) record(h *header, w *window) ([]byte, error) {
+func (e *encoder) record(h *header, w *digest.Window) ([]byte, error) {
 	e.strings, e.frames, e.added = len(e.tables.strings), len(e.tables.frames), 0
 	head := codec{format: current}
 	head.header(h, new(services))
@@ -252,11 +253,11 @@ type decoder struct {
 	// Used again for each record:
 	compressed []byte
 	raw        bytes.Buffer
-	room       arena
+	room       digest.Arena
 }
 
 // newDecoder makes a decoder of windows with these names.
-func newDecoder(f io.ReaderAt, n *names) *decoder { return &decoder{f: f, tables: newTables(n)} }
+func newDecoder(f io.ReaderAt, n *digest.Names) *decoder { return &decoder{f: f, tables: newTables(n)} }
 
 // body returns the body of a record that was compressed, until the next call.
 func (d *decoder) body(e *entry) ([]byte, error) {
@@ -289,8 +290,8 @@ func (d *decoder) inflate(compressed []byte) ([]byte, error) {
 
 // decode reads a body. The names always, the window only if want is not nil; it is there until the
 // next call.
-func (d *decoder) decode(f format, raw []byte, want *Selection) (*window, error) {
-	d.room.reset()
+func (d *decoder) decode(f format, raw []byte, want *Selection) (*digest.Window, error) {
+	d.room.Reset()
 	c := codec{reads: true, format: f, buf: raw, tables: d.tables, want: want, room: &d.room}
 	strings, frames := len(d.tables.strings), len(d.tables.frames)
 	if c.definitions(0, 0); c.err != nil {
@@ -299,7 +300,7 @@ func (d *decoder) decode(f format, raw []byte, want *Selection) (*window, error)
 	if c.err != nil || want == nil {
 		return nil, c.err
 	}
-	w := new(window)
+	w := new(digest.Window)
 	c.window(w)
 	if c.err != nil {
 		return nil, c.err
@@ -313,7 +314,7 @@ func (d *decoder) decode(f format, raw []byte, want *Selection) (*window, error)
 // window reads the window of an entry, or only its names if want is nil. It is there until the next
 // call. After an error, and of what is damaged, it has no names: those in later windows are
 // lostName.
-func (d *decoder) window(e *entry, want *Selection) (*window, error) {
+func (d *decoder) window(e *entry, want *Selection) (*digest.Window, error) {
 	w, err := d.read(e, want)
 	if err != nil && e.format == shared {
 		d.tables.lost = true
@@ -325,7 +326,7 @@ func (d *decoder) window(e *entry, want *Selection) (*window, error) {
 	return w, nil
 }
 
-func (d *decoder) read(e *entry, want *Selection) (*window, error) {
+func (d *decoder) read(e *entry, want *Selection) (*digest.Window, error) {
 	if e.bodySize == 0 {
 		return nil, errMalformed
 	}

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"os"
+
+	"github.com/vmprof-agent/vmprof-agent/agent/model/digest"
 )
 
 // recover reads what is there, and cuts off what a writer left incomplete in the last segment,
@@ -149,7 +151,7 @@ func (s *Store) recoverSegment(g *segment, last bool) (cut int64, err error) {
 // adds those that are damaged to g, and returns the decoder that has their names; nil if the
 // segment is of another format, so that nothing can be appended to it.
 func namesOf(f segmentFile, index *scanner, g *segment) (*decoder, error) {
-	d, right := newDecoder(f, newNames()), true
+	d, right := newDecoder(f, digest.NewNames(nil)), true
 	for i := range index.entries {
 		e := &index.entries[i]
 		_, err := d.window(e, nil)

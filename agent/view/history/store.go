@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/host/proc"
+	"github.com/vmprof-agent/vmprof-agent/agent/model/digest"
 	"github.com/vmprof-agent/vmprof-agent/agent/model/profile"
 )
 
@@ -108,12 +109,11 @@ type Store struct {
 	segments []*segment // by number
 	next     uint64     // a number that no file has
 	// open is the last segment while windows are appended to it; nil if there is none.
-	open   *openSegmentFile
-	synced time.Time
-	// Room for the window that is added, as it came and as it is written.
-	came, written arena
-	spare         spare
-	added         uint64 // windows that Add was called with
+	open    *openSegmentFile
+	synced  time.Time
+	written digest.Arena // room for the window that is added
+	spare   digest.Spare
+	added   uint64 // windows that Add was called with
 	// failing says that the last window was not written.
 	failing bool
 
@@ -334,7 +334,7 @@ func (s *Store) write(p *profile.Profile) error {
 			}
 		}
 		o := s.open
-		record, err := o.record(&h, s.stored(p, h.end))
+		record, err := o.record(&h, s.stored(p))
 		if err == nil {
 			err = s.reserve(int64(len(record)))
 		}
@@ -351,13 +351,12 @@ func (s *Store) write(p *profile.Profile) error {
 }
 
 // stored returns a window as the last segment has it, until the next one.
-func (s *Store) stored(p *profile.Profile, end time.Time) *window {
-	s.came.reset()
-	s.written.reset()
-	m := newMerger(s.open.tables.names, &s.spare)
-	defer m.release()
-	m.add(m.names.window(p, &s.came), end)
-	return m.finish(maxContexts, &s.written)
+func (s *Store) stored(p *profile.Profile) *digest.Window {
+	s.written.Reset()
+	m := digest.NewMerger(s.open.tables.names, &s.spare)
+	defer m.Release()
+	m.AddProfile(p)
+	return m.Finish(digest.MaxContexts, &s.written)
 }
 
 // append appends a record. What an error leaves of it is cut off.
@@ -402,7 +401,7 @@ func (s *Store) create() error {
 			return err
 		}
 	}
-	s.open = &openSegmentFile{g, f, newEncoder(newTables(newNames()))}
+	s.open = &openSegmentFile{g, f, newEncoder(newTables(digest.NewNames(nil)))}
 	s.segments = append(s.segments, g)
 	return nil
 }

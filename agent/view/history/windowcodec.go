@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/vmprof-agent/vmprof-agent/agent/model/digest"
 	"github.com/vmprof-agent/vmprof-agent/agent/model/profile"
 	"github.com/vmprof-agent/vmprof-agent/agent/view/sink"
 	"github.com/vmprof-agent/vmprof-agent/cct"
@@ -17,21 +18,21 @@ const (
 )
 
 // window is a window that a merger made.
-func (c *codec) window(w *window) {
+func (c *codec) window(w *digest.Window) {
 	number(c, &w.Period)
 	c.str(&w.Event)
 	small(c, &w.Unit, profile.CallCounts)
 	c.counts(&w.Counts)
 	c.eventCounts(&w.EventCounts)
-	list(c, &w.Comments, maxTexts, c.str)
-	n := c.length(len(w.processes), maxProcesses+1)
+	list(c, &w.Comments, digest.MaxTexts, c.str)
+	n := c.length(len(w.Processes), digest.MaxProcesses+1)
 	for i := 0; i < n && c.err == nil; i++ {
-		one := new(process)
+		one := new(digest.Process)
 		if !c.reads {
-			one = w.processes[i]
+			one = w.Processes[i]
 		}
 		if c.process(one) && c.reads {
-			w.processes = append(w.processes, one)
+			w.Processes = append(w.Processes, one)
 		}
 	}
 	if c.reads && c.err == nil && (w.Period < 0 || w.Period > time.Hour) {
@@ -85,7 +86,7 @@ func (c *codec) causes(p *map[string]uint64) {
 }
 
 // process is a process, and reports whether it is wanted.
-func (c *codec) process(p *process) (wanted bool) {
+func (c *codec) process(p *digest.Process) (wanted bool) {
 	number(c, &p.PID)
 	c.str(&p.Comm)
 	c.str(&p.Runtime)
@@ -95,25 +96,25 @@ func (c *codec) process(p *process) (wanted bool) {
 		c.str(&p.VM)
 		c.str(&p.Executable.File)
 		c.str(&p.Executable.BuildID)
-		list(c, &p.Labels, maxTexts, func(l *profile.Label) {
+		list(c, &p.Labels, digest.MaxTexts, func(l *profile.Label) {
 			c.str(&l.Name)
 			c.str(&l.Value)
 		})
-		list(c, &p.Notes, maxTexts, c.str)
+		list(c, &p.Notes, digest.MaxTexts, c.str)
 		c.block(c.want.has(sink.Time), func() {
-			list(c, &p.threads, 2*int(profile.Certainties)*(maxThreads+1), c.thread)
+			list(c, &p.Threads, 2*int(profile.Certainties)*(digest.MaxThreads+1), c.thread)
 			c.contexts(&p.Contexts)
 		})
-		c.block(c.want.has(sink.CallCounts), func() { pointers(c, &p.Calls, maxTexts, c.graph) })
-		list(c, &p.events, int(profile.EventKinds), c.events)
+		c.block(c.want.has(sink.CallCounts), func() { pointers(c, &p.Calls, digest.MaxTexts, c.graph) })
+		list(c, &p.Events, int(profile.EventKinds), c.events)
 		if !c.reads || c.err == nil && len(c.buf) > 0 { // earlier versions of the agent wrote none
 			list(c, &p.Extents, maxExtents, c.extent)
 		}
 		if !c.reads || c.err == nil && len(c.buf) > 0 { // as above
 			c.block(c.want.has(sink.Time), func() {
-				for i := range p.threads {
-					t := &p.threads[i]
-					for _, v := range []*float64{&t.sampled, &t.waking, &t.notSampled} {
+				for i := range p.Threads {
+					t := &p.Threads[i]
+					for _, v := range []*float64{&t.Sampled, &t.Waking, &t.NotSampled} {
 						c.float(v)
 					}
 				}
@@ -121,7 +122,7 @@ func (c *codec) process(p *process) (wanted bool) {
 		}
 	})
 	if c.reads && c.err == nil {
-		p.events = slices.DeleteFunc(p.events, func(e events) bool { return e.tree == nil }) // was not wanted
+		p.Events = slices.DeleteFunc(p.Events, func(e digest.Events) bool { return e.Tree == nil }) // was not wanted
 	}
 	return wanted
 }
@@ -132,17 +133,17 @@ func (c *codec) extent(e *profile.Extent) {
 	}
 	c.float(&e.There)
 	c.float(&e.Observed)
-	list(c, &e.Missed, maxTexts, func(m *profile.Missed) {
+	list(c, &e.Missed, digest.MaxTexts, func(m *profile.Missed) {
 		c.float(&m.Amount)
 		c.str(&m.Why)
 	})
 }
 
-func (c *codec) thread(t *thread) {
-	c.name(&t.name)
-	c.flag(&t.stopped)
-	small(c, &t.context, profile.Certainties-1)
-	c.tree(&t.tree)
+func (c *codec) thread(t *digest.Thread) {
+	c.name(&t.Name)
+	c.flag(&t.Stopped)
+	small(c, &t.Context, profile.Certainties-1)
+	c.tree(&t.Tree)
 }
 
 // contexts are those of a process of which not every stack was walked.
@@ -170,62 +171,62 @@ func (c *codec) contexts(p **profile.Contexts) {
 
 // tree is a calling context tree, one field of all contexts after the other: like next to like
 // compresses well.
-func (c *codec) tree(p *[]node) {
-	nodes := c.count(max(len(*p)-1, 0), 4*maxContexts)
+func (c *codec) tree(p *[]digest.Node) {
+	nodes := c.count(max(len(*p)-1, 0), 4*digest.MaxContexts)
 	if c.err != nil {
 		return
 	}
 	if c.reads {
-		*p = take(&c.room.nodes, nodes+1)
+		*p = c.room.Nodes(nodes + 1)
 		clear(*p)
 	}
 	list := *p
 	for id := 1; id <= nodes; id++ {
-		up := uint64(id) - uint64(list[id].parent)
+		up := uint64(id) - uint64(list[id].Parent)
 		if c.u(&up); c.err == nil && (up == 0 || up > uint64(id)) {
 			c.fail()
 		}
-		list[id].parent = cct.NodeID(uint64(id) - up)
+		list[id].Parent = cct.NodeID(uint64(id) - up)
 	}
 	last := 0
 	for id := 1; id <= nodes; id++ {
-		c.frame(&list[id].frame, &last)
+		c.frame(&list[id].Frame, &last)
 	}
 	any := false
 	for id := range list {
-		c.u(&list[id].self)
-		any = any || list[id].entered > 0
+		c.u(&list[id].Self)
+		any = any || list[id].Entered > 0
 	}
 	c.flag(&any)
 	for id := 1; any && id <= nodes; id++ {
-		c.u(&list[id].entered)
+		c.u(&list[id].Entered)
 	}
 }
 
-func (c *codec) events(e *events) {
-	small(c, &e.kind, profile.EventKinds-1)
+func (c *codec) events(e *digest.Events) {
+	small(c, &e.Kind, profile.EventKinds-1)
 	if c.err != nil {
 		return
 	}
-	c.block(c.want.has(sink.OfEvents(e.kind)), func() {
-		c.tree(&e.tree)
-		rows := c.count(len(e.rows), 2*maxContexts)
+	c.block(c.want.has(sink.OfEvents(e.Kind)), func() {
+		c.tree(&e.Tree)
+		rows := c.count(len(e.Rows), 2*digest.MaxContexts)
 		if c.reads {
-			e.rows = take(&c.room.rows, rows)
-			clear(e.rows)
+			e.Rows = c.room.Rows(rows)
+			clear(e.Rows)
 		}
 		for i := 0; i < rows && c.err == nil; i++ {
-			c.row(&e.rows[i], e)
+			c.row(&e.Rows[i], e)
 		}
-		list(c, &e.basis, maxTexts, c.str)
-		known := e.coverage != nil
+		list(c, &e.Basis, digest.MaxTexts, c.str)
+		known := e.Coverage != nil
 		if c.flag(&known); !known || c.err != nil {
 			return
 		}
 		if c.reads {
-			e.coverage = new(profile.Coverage)
+			e.Coverage = new(profile.Coverage)
 		}
-		v := e.coverage
+		v := e.Coverage
 		for _, d := range []*time.Duration{&v.Time, &v.Observed, &v.Missed} {
 			number(c, d)
 		}
@@ -237,20 +238,20 @@ func (c *codec) events(e *events) {
 	})
 }
 
-func (c *codec) row(r *row, of *events) {
-	small(c, &r.context, cct.NodeID(max(len(of.tree), 1)-1))
-	c.name(&r.thread)
-	c.name(&r.class)
-	c.name(&r.place)
-	c.name(&r.what)
-	c.name(&r.collector)
-	c.name(&r.field)
-	c.name(&r.probe)
-	c.name(&r.bucket)
-	number(c, &r.offset)
-	c.u(&r.events)
-	for i := range of.kind.Values() {
-		c.float(&r.values[i])
+func (c *codec) row(r *digest.Row, of *digest.Events) {
+	small(c, &r.Context, cct.NodeID(max(len(of.Tree), 1)-1))
+	c.name(&r.Thread)
+	c.name(&r.Class)
+	c.name(&r.Place)
+	c.name(&r.What)
+	c.name(&r.Collector)
+	c.name(&r.Field)
+	c.name(&r.Probe)
+	c.name(&r.Bucket)
+	number(c, &r.Offset)
+	c.u(&r.Events)
+	for i := range of.Kind.Values() {
+		c.float(&r.Values[i])
 	}
 }
 
@@ -263,7 +264,7 @@ func (c *codec) graph(g *profile.Calls) {
 	number(c, &g.Rate.Stride)
 	number(c, &g.Rate.Samples)
 	if c.reads {
-		g.Graph = &profile.Graph{Limit: maxContexts}
+		g.Graph = &profile.Graph{Limit: digest.MaxContexts}
 	}
 	last := 0
 	edge := func(e *profile.Edge, weight *float64) {
@@ -293,7 +294,7 @@ func (c *codec) graph(g *profile.Calls) {
 	if !c.reads {
 		edges = g.Graph.Len()
 	}
-	edges = c.count(edges, maxContexts)
+	edges = c.count(edges, digest.MaxContexts)
 	if !c.reads {
 		for e, w := range g.Graph.Edges() {
 			edge(&e, &w)
@@ -311,11 +312,11 @@ func (c *codec) graph(g *profile.Calls) {
 
 // method is a reference to a caller or callee.
 func (c *codec) method(s *symbol.Symbol, last *int) {
-	var id frameID
+	var id digest.FrameID
 	if !c.reads {
-		id = c.tables.names.record(*s)
+		id = c.tables.names.Frame(*s)
 	}
 	if c.frame(&id, last); c.reads && c.err == nil {
-		*s = c.tables.names.symbol(id)
+		*s = c.tables.names.Frames[id]
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/vmprof-agent/vmprof-agent/agent/model/digest"
 	"github.com/vmprof-agent/vmprof-agent/agent/model/profile"
 	"github.com/vmprof-agent/vmprof-agent/cct"
 	"github.com/vmprof-agent/vmprof-agent/symbolize/symbol"
@@ -186,7 +187,7 @@ func TestWindowsAreSmall(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes long, on one thread")
 	}
-	w := crowd(maxWindowProcesses+10, 4)
+	w := crowd(digest.MaxProcesses+10, 4)
 	reduced := reduce([]*profile.Profile{w}, kinds[0], maxWindowNodes)
 	nodes, sum := 0, uint64(0)
 	for _, proc := range reduced.Processes {
@@ -200,9 +201,9 @@ func TestWindowsAreSmall(t *testing.T) {
 		want += proc.Threads[0].Tree.Total()
 	}
 	// Each node that is left may have one child for what is not.
-	if len(reduced.Processes) != maxWindowProcesses+1 || nodes > 2*maxWindowNodes+maxWindowProcesses || sum != want {
+	if len(reduced.Processes) != digest.MaxProcesses+1 || nodes > 2*maxWindowNodes+digest.MaxProcesses || sum != want {
 		t.Errorf("%d processes, %d nodes, weight %d; want %d, at most %d, and %d", len(reduced.Processes), nodes, sum,
-			maxWindowProcesses+1, 2*maxWindowNodes+maxWindowProcesses, want)
+			digest.MaxProcesses+1, 2*maxWindowNodes+digest.MaxProcesses, want)
 	}
 }
 

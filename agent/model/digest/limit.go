@@ -1,4 +1,4 @@
-package history
+package digest
 
 import (
 	"math"
@@ -9,7 +9,7 @@ import (
 
 // limit prunes what there are more than most of, such that limit are left: contexts and rows of
 // each kind, and edges, the rarest of which count as overflow.
-func (m *merger) limit(most, limit int) {
+func (m *Merger) limit(most, limit int) {
 	m.limitThreads(most, limit)
 	for kind := range profile.EventKinds {
 		m.limitEvents(kind, most, limit)
@@ -18,7 +18,7 @@ func (m *merger) limit(most, limit int) {
 }
 
 // limitThreads prunes the contexts of CPU time.
-func (m *merger) limitThreads(most, limit int) {
+func (m *Merger) limitThreads(most, limit int) {
 	contexts := 0
 	for _, p := range m.processes {
 		for _, t := range p.threads {
@@ -28,22 +28,22 @@ func (m *merger) limitThreads(most, limit int) {
 	if contexts <= most {
 		return
 	}
-	var trees []*cct.Tree[frameID]
+	var trees []*cct.Tree[FrameID]
 	for _, p := range m.processes {
 		for _, t := range p.threads {
 			trees = append(trees, &t.tree)
 		}
 	}
-	cct.PruneAll(trees, nil, limit, rare)
+	m.Pruned = cct.PruneAll(trees, nil, limit, Rare) != nil || m.Pruned
 }
 
 // limitEvents prunes contexts of events by the weight of their rows, and rows. Those of other
 // contexts stay apart from each other.
-func (m *merger) limitEvents(kind profile.EventKind, most, limit int) {
+func (m *Merger) limitEvents(kind profile.EventKind, most, limit int) {
 	contexts, rows := 0, 0
 	for _, p := range m.processes {
 		if e := p.events[kind]; e != nil {
-			contexts, rows = contexts+e.tree.Len(), rows+len(e.rows)
+			contexts, rows = contexts+e.tree.Len(), rows+len(e.Rows)
 		}
 	}
 	if max(contexts, rows) <= most {
@@ -51,36 +51,40 @@ func (m *merger) limitEvents(kind profile.EventKind, most, limit int) {
 	}
 	var (
 		list    []*mergedEvents
-		trees   []*cct.Tree[frameID]
+		trees   []*cct.Tree[FrameID]
 		weights []float64
 	)
 	for _, p := range m.processes {
 		if e := p.events[kind]; e != nil {
 			list, trees = append(list, e), append(trees, &e.tree)
-			for i := range e.rows {
-				weights = append(weights, e.rows[i].weight(kind))
+			for i := range e.Rows {
+				weights = append(weights, e.Rows[i].weight(kind))
 			}
 		}
 	}
 	places := cct.PruneAll(trees, func(i int) []float64 {
 		of := make([]float64, trees[i].Len()+1)
-		for j := range list[i].rows {
-			r := &list[i].rows[j]
-			of[r.context] += r.weight(kind)
+		for j := range list[i].Rows {
+			r := &list[i].Rows[j]
+			of[r.Context] += r.weight(kind)
 		}
 		return of
-	}, limit, rare)
+	}, limit, Rare)
+	if places == nil && len(weights) <= limit {
+		return
+	}
+	m.Pruned = true
 	least := cct.NewCutoff(weights, limit).Least
 	for i, e := range list {
-		all := e.rows
-		e.rows, e.first, e.next, e.far = nil, nil, nil, nil
+		all := e.Rows
+		e.Rows, e.first, e.next, e.far = nil, nil, nil, nil
 		for j := range all {
 			r := &all[j]
 			if places != nil {
-				r.context = places[i][r.context]
+				r.Context = places[i][r.Context]
 			}
 			if r.weight(kind) <= least {
-				r.rowKey = rowKey{context: e.tree.AddBelow(cct.Root, rare, 0, 0), what: r.what, probe: r.probe}
+				r.RowKey = RowKey{Context: e.tree.AddBelow(cct.Root, Rare, 0, 0), What: r.What, Probe: r.Probe}
 			}
 			e.addRow(r)
 		}
@@ -88,8 +92,8 @@ func (m *merger) limitEvents(kind profile.EventKind, most, limit int) {
 }
 
 // weight says how much a row matters, at least 1.
-func (r *row) weight(kind profile.EventKind) float64 {
-	v := math.Abs(r.values[kind.Main()])
+func (r *Row) weight(kind profile.EventKind) float64 {
+	v := math.Abs(r.Values[kind.Main()])
 	if !(v < math.MaxUint32) { // also what is no number
 		v = math.MaxUint32
 	}
@@ -98,7 +102,7 @@ func (r *row) weight(kind profile.EventKind) float64 {
 
 // limitCalls keeps the heaviest edges of all graphs. The weight of others counts as overflow of
 // their graph.
-func (m *merger) limitCalls(most, limit int) {
+func (m *Merger) limitCalls(most, limit int) {
 	edges := 0
 	for _, p := range m.processes {
 		for _, c := range p.Calls {
