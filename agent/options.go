@@ -13,6 +13,7 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/host/proc"
 	"github.com/vmprof-agent/vmprof-agent/agent/model/profile"
 	"github.com/vmprof-agent/vmprof-agent/agent/probe/attach"
+	"github.com/vmprof-agent/vmprof-agent/agent/probe/breakpoint"
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 )
 
@@ -35,7 +36,7 @@ type Options struct {
 	Slow         *slow.Options    // keep the slowest invocations of a method; nil means no. It needs wall time
 	// Breakpoints says whether call engines and MonitorEnters may set hardware breakpoints in
 	// guests.
-	Breakpoints attach.BreakpointPolicy
+	Breakpoints breakpoint.Policy
 	NoTime      bool         // profiles leave out where time goes
 	Log         *slog.Logger // nil means none
 	// Settle is called by New once what takes privileges is loaded, before anything is read of a

@@ -10,7 +10,7 @@ import (
 
 	"github.com/google/pprof/profile"
 
-	"github.com/vmprof-agent/vmprof-agent/agent/probe/attach"
+	"github.com/vmprof-agent/vmprof-agent/agent/probe/breakpoint"
 	"github.com/vmprof-agent/vmprof-agent/tests/breakpoints"
 	"github.com/vmprof-agent/vmprof-agent/tests/needs"
 	"github.com/vmprof-agent/vmprof-agent/tests/node"
@@ -43,7 +43,7 @@ func TestCallsOfMappedCode(t *testing.T) {
 	unsafe := breakpoints.Check()
 	flag := breakpoints.Flag
 	switch {
-	case errors.Is(unsafe, attach.ErrBreakpointsLost):
+	case errors.Is(unsafe, breakpoint.ErrLost):
 		flag = "--breakpoints=never"
 	case unsafe != nil:
 		t.Fatal(unsafe)

@@ -18,7 +18,7 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/collect/timing/hotspot"
 	"github.com/vmprof-agent/vmprof-agent/agent/host/proc"
 	"github.com/vmprof-agent/vmprof-agent/agent/model/stored"
-	"github.com/vmprof-agent/vmprof-agent/agent/probe/attach"
+	"github.com/vmprof-agent/vmprof-agent/agent/probe/breakpoint"
 )
 
 const auditUsage = `Usage: vmprof-agent audit -p PID [-p PID2] --method M [flags]
@@ -57,7 +57,7 @@ type auditOptions struct {
 	socket     string
 	logging    logFlags
 
-	breakpoints attach.BreakpointPolicy
+	breakpoints breakpoint.Policy
 	engine      auditEngine // that takes the timings
 	log         *slog.Logger
 }
@@ -72,7 +72,7 @@ func parseAudit(args []string, stderr io.Writer) (*auditOptions, error) {
 	fs.Float64Var(&o.least, "least", 1, "ignore differences below `PERCENT`")
 	fs.Float64Var(&o.precision, "precision", 0, "go on until the interval is ± `PERCENT` or less")
 	fs.VarP(seconds{&o.duration}, "duration", "d", "end without a verdict after `TIME`")
-	fs.TextVar(&o.breakpoints, "breakpoints", attach.BreakpointsAuto, "breakpoints `WHEN`: auto, always, never")
+	fs.TextVar(&o.breakpoints, "breakpoints", breakpoint.Auto, "breakpoints `WHEN`: auto, always, never")
 	fs.StringVar(&o.socket, "guest-socket", engines.DefaultGuestSocket, "socket `PATH`")
 	o.logging.add(fs, "log connections")
 	if err := parseFlags(fs, auditUsage, args); err != nil {

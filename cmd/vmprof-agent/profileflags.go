@@ -13,7 +13,7 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/collect/engines"
 	"github.com/vmprof-agent/vmprof-agent/agent/collect/events"
 	"github.com/vmprof-agent/vmprof-agent/agent/model/profile"
-	"github.com/vmprof-agent/vmprof-agent/agent/probe/attach"
+	"github.com/vmprof-agent/vmprof-agent/agent/probe/breakpoint"
 	"github.com/vmprof-agent/vmprof-agent/agent/probe/valueprobe"
 	"github.com/vmprof-agent/vmprof-agent/agent/view/sink"
 )
@@ -181,7 +181,7 @@ type eventFlags struct {
 	probes []string
 	budget string
 	callFlags
-	breakpoints attach.BreakpointPolicy
+	breakpoints breakpoint.Policy
 
 	// What is recorded, once check has read it.
 	time, calls bool
@@ -206,7 +206,7 @@ func (e *eventFlags) add(fs *pflag.FlagSet) {
 	fs.BoolVar(&e.events.Wakers, "wakers", false, "offcpu, wall: record who ended each wait")
 	fs.BoolVar(&e.events.MonitorEnters, "monitor-enters", false,
 		"lock: estimate uncontended lock acquisitions (x86-64)")
-	fs.TextVar(&e.breakpoints, "breakpoints", attach.BreakpointsAuto,
+	fs.TextVar(&e.breakpoints, "breakpoints", breakpoint.Auto,
 		"set breakpoints `WHEN`: auto (not in VMs), always, never")
 	fs.BoolVar(&e.events.ExactAllocations, "exact-alloc", false,
 		"alloc: count every object; needs -XX:+DTraceAllocProbes")

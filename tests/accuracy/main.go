@@ -44,7 +44,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/vmprof-agent/vmprof-agent/agent/probe/attach"
+	"github.com/vmprof-agent/vmprof-agent/agent/probe/breakpoint"
 	"github.com/vmprof-agent/vmprof-agent/tests/guests"
 	"github.com/vmprof-agent/vmprof-agent/tests/harness"
 	"github.com/vmprof-agent/vmprof-agent/tests/jvm"
@@ -142,7 +142,7 @@ var (
 // unsafe is the result of trials that set hardware breakpoints on a machine where they may kill a
 // program: short forms continue without them.
 func (m meter) unsafe(what string, err error) error {
-	if m.short && errors.Is(err, attach.ErrBreakpointsLost) {
+	if m.short && errors.Is(err, breakpoint.ErrLost) {
 		fmt.Fprintf(m.out, "%s: not measured: %v\n\n", what, err)
 		return nil
 	}

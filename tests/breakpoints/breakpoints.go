@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/vmprof-agent/vmprof-agent/agent/probe/attach"
+	"github.com/vmprof-agent/vmprof-agent/agent/probe/breakpoint"
 )
 
 // Flag has the agent set hardware breakpoints in virtual machines as well.
@@ -20,7 +20,7 @@ const Flag = "--breakpoints=always"
 // trialTime is long enough to find a machine that loses one exception in 100,000 99 times in 100.
 const trialTime = 10 * time.Second
 
-// Check returns attach.ErrBreakpointsLost on a machine that loses debug exceptions, where a program
+// Check returns breakpoint.ErrLost on a machine that loses debug exceptions, where a program
 // with breakpoints may die. The trial is made once for each start of the machine: its result stands
 // in a file.
 func Check() error {
@@ -32,16 +32,16 @@ func Check() error {
 	const kept, lost = "kept", "lost"
 	if result, err := os.ReadFile(path); err == nil {
 		if string(result) == lost {
-			return attach.ErrBreakpointsLost
+			return breakpoint.ErrLost
 		}
 		return nil
 	}
-	err = attach.BreakpointsAlways.Check() // nil at once where there is nothing to lose
-	if err == nil && attach.BreakpointsAuto.Check() != nil {
-		err = attach.TryBreakpoints(trialTime)
+	err = breakpoint.Always.Check() // nil at once where there is nothing to lose
+	if err == nil && breakpoint.Auto.Check() != nil {
+		err = breakpoint.Try(trialTime)
 	}
 	switch {
-	case errors.Is(err, attach.ErrBreakpointsLost):
+	case errors.Is(err, breakpoint.ErrLost):
 		return errors.Join(err, os.WriteFile(path, []byte(lost), 0o600))
 	case err != nil:
 		return err
@@ -54,7 +54,7 @@ func Check() error {
 func Need(t testing.TB) {
 	t.Helper()
 	err := Check()
-	if errors.Is(err, attach.ErrBreakpointsLost) {
+	if errors.Is(err, breakpoint.ErrLost) {
 		t.Skip(err)
 	}
 	if err != nil {

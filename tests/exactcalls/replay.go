@@ -11,7 +11,7 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/collect/calls/listener"
 	"github.com/vmprof-agent/vmprof-agent/agent/host/proc"
 	"github.com/vmprof-agent/vmprof-agent/agent/model/profile"
-	"github.com/vmprof-agent/vmprof-agent/agent/probe/attach"
+	"github.com/vmprof-agent/vmprof-agent/agent/probe/breakpoint"
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 	"github.com/vmprof-agent/vmprof-agent/symbolize/symbol"
 	"github.com/vmprof-agent/vmprof-agent/vmruntime"
@@ -35,7 +35,7 @@ type Replay struct {
 }
 
 // MaxReplayed is how many codes are replayed at once.
-const MaxReplayed = attach.MaxBreakpoints
+const MaxReplayed = breakpoint.MaxAddresses
 
 // ErrReplayed says that a method got other code while its calls were counted: calls of that code
 // are missing.
@@ -128,8 +128,8 @@ func (r *Replay) Count(codes []vmruntime.Compilation, do func() error) (_ *profi
 		entries = append(entries, c.VerifiedEntry)
 	}
 	// Hits do not count towards the limit: see replay.bpf.c.
-	b, err := attach.NewBreakpoints(r.objects.ReplayBreakpoint, entries,
-		threads[:min(len(threads), attach.MaxBreakpointThreads)], 1)
+	b, err := breakpoint.NewSet(r.objects.ReplayBreakpoint, entries,
+		threads[:min(len(threads), breakpoint.MaxThreads)], 1)
 	if err != nil {
 		return nil, err
 	}

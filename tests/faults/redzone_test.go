@@ -45,7 +45,7 @@ var redZoneRows = []Row{
 		Holds: "On x86-64 no hardware breakpoint is set in a virtual machine unless `--breakpoints=always` is given, " +
 			"and then only " +
 			"after a trial in the agent's own process. The agent survives a lost exception.",
-		Elsewhere: []string{"agent/probe/attach.TestBreakpointPolicy", "agent/probe/attach.TestLostTrapIsSurvived",
+		Elsewhere: []string{"agent/probe/breakpoint.TestPolicy", "agent/probe/breakpoint.TestLostTrapIsSurvived",
 			"tests.TestCallsChecksumOfJVM"},
 	},
 }

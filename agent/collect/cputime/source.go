@@ -26,7 +26,7 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/collect/source"
 	"github.com/vmprof-agent/vmprof-agent/agent/host/proc"
 	"github.com/vmprof-agent/vmprof-agent/agent/model/profile"
-	"github.com/vmprof-agent/vmprof-agent/agent/probe/attach"
+	"github.com/vmprof-agent/vmprof-agent/agent/probe/breakpoint"
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 )
 
@@ -187,7 +187,7 @@ func (s *Source) divide(
 	period time.Duration, lives []fold.Life, programs map[fold.Life][]*profile.Process,
 	times map[fold.Life]*fold.LifeTime, unsampled []source.Unsampled,
 ) {
-	d := &division{period: period, tick: s.TickTime(), usual: usualLatency(attach.Virtual()), unsampled: unsampled}
+	d := &division{period: period, tick: s.TickTime(), usual: usualLatency(breakpoint.Virtual()), unsampled: unsampled}
 	for _, life := range lives {
 		d.add(programs[life], times[life])
 	}

@@ -21,7 +21,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/host/proc"
-	"github.com/vmprof-agent/vmprof-agent/agent/probe/attach"
+	"github.com/vmprof-agent/vmprof-agent/agent/probe/breakpoint"
 	"github.com/vmprof-agent/vmprof-agent/tests/needs"
 )
 
@@ -50,8 +50,8 @@ func TestListenUntilKilled(t *testing.T) {
 	}
 	fmt.Println("listening")
 	w := Window{Sites: []Site{site, site, site}, Threads: []int{tid}, Duration: time.Minute}
-	err = attach.ErrBreakpointsBusy
-	for errors.Is(err, attach.ErrBreakpointsBusy) { // allFree in the parent has them for a moment
+	err = breakpoint.ErrBusy
+	for errors.Is(err, breakpoint.ErrBusy) { // allFree in the parent has them for a moment
 		_, err = f.Listen(t.Context(), id, memory, w)
 	}
 	t.Errorf("the window ended: %v", err)
@@ -120,13 +120,13 @@ func TestKernelKilled(t *testing.T) {
 // allFree reports whether breakpoints can be set in all four debug registers of a thread.
 func allFree(t *testing.T, program *ebpf.Program, tid int, address uint64) bool {
 	t.Helper()
-	for _, n := range []int{attach.MaxBreakpoints, 4 - attach.MaxBreakpoints} {
+	for _, n := range []int{breakpoint.MaxAddresses, 4 - breakpoint.MaxAddresses} {
 		addresses := make([]uint64, n)
 		for i := range addresses {
 			addresses[i] = address
 		}
-		b, err := attach.NewBreakpoints(program, addresses, []int{tid}, 1)
-		if errors.Is(err, attach.ErrBreakpointsBusy) {
+		b, err := breakpoint.NewSet(program, addresses, []int{tid}, 1)
+		if errors.Is(err, breakpoint.ErrBusy) {
 			return false
 		}
 		if err != nil {

@@ -13,7 +13,7 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent"
 	agentevents "github.com/vmprof-agent/vmprof-agent/agent/collect/events"
 	"github.com/vmprof-agent/vmprof-agent/agent/model/profile"
-	"github.com/vmprof-agent/vmprof-agent/agent/probe/attach"
+	"github.com/vmprof-agent/vmprof-agent/agent/probe/breakpoint"
 	"github.com/vmprof-agent/vmprof-agent/cct"
 	"github.com/vmprof-agent/vmprof-agent/tests/breakpoints"
 	"github.com/vmprof-agent/vmprof-agent/tests/events"
@@ -108,7 +108,7 @@ func recordEnters(t *testing.T, guest *events.Guest, run func() events.Truth) (e
 	options := &agentevents.Options{MonitorEnters: true}
 	options.Kinds[profile.Locks] = true
 	a, err := agent.New(t.Context(), agent.Options{PIDs: []int{guest.PID()}, Events: options, NoTime: true,
-		Breakpoints: attach.BreakpointsAlways})
+		Breakpoints: breakpoint.Always})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,7 +8,7 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/collect/fold"
 	"github.com/vmprof-agent/vmprof-agent/agent/guest"
 	"github.com/vmprof-agent/vmprof-agent/agent/host/proc"
-	"github.com/vmprof-agent/vmprof-agent/agent/probe/attach"
+	"github.com/vmprof-agent/vmprof-agent/agent/probe/breakpoint"
 	"github.com/vmprof-agent/vmprof-agent/agent/probe/watch"
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 )
@@ -21,7 +21,7 @@ type Services struct {
 	Pool        *proc.Pool     // pool for reads of targets
 	Libraries   *proc.Pool     // pool for reads of libraries, and for attaching to them
 	Watcher     *watch.Watcher // watcher that all share that set hardware breakpoints
-	Breakpoints attach.BreakpointPolicy
+	Breakpoints breakpoint.Policy
 	Root        proc.Root
 	Log         *slog.Logger
 	Period      time.Duration // the CPU time that one sample stands for

@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/host/proc"
-	"github.com/vmprof-agent/vmprof-agent/agent/probe/attach"
+	"github.com/vmprof-agent/vmprof-agent/agent/probe/breakpoint"
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 )
 
@@ -68,7 +68,7 @@ func (o *Observer) round(startTicks uint64, pid uint32, k Kernel) (took time.Dur
 		return 0, fmt.Errorf("open watch: %w", err)
 	}
 	defer func() { err = errors.Join(err, o.program.Watches.Delete(pid)) }()
-	b, err := attach.NewBreakpoints(o.program.Breakpoint, []uint64{address}, []int{unix.Gettid()}, 2*called)
+	b, err := breakpoint.NewSet(o.program.Breakpoint, []uint64{address}, []int{unix.Gettid()}, 2*called)
 	if err != nil {
 		return 0, err
 	}

@@ -11,14 +11,14 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/host/proc"
-	"github.com/vmprof-agent/vmprof-agent/agent/probe/attach"
+	"github.com/vmprof-agent/vmprof-agent/agent/probe/breakpoint"
 )
 
 // A Request says what to watch, and for how long.
 type Request struct {
 	proc.Identity
 	Addresses []uint64 // 1 to MaxAddresses
-	// Threads are who to watch, the most important first: from attach.MaxBreakpointThreads on they
+	// Threads are who to watch, the most important first: from breakpoint.MaxThreads on they
 	// are left out. nil means those that ran lately, which takes some 10 us a thread twice a
 	// second.
 	Threads  []int
@@ -62,8 +62,8 @@ type Observation struct {
 }
 
 // Watch observes hits until the watch's end. k has the program's own questions, and gets its
-// answers. If the process has another watch it waits for its turn. attach.ErrBreakpointsBusy and
-// attach.ErrThreadsGone are of this moment: another watch may succeed. When ctx is done the watch
+// answers. If the process has another watch it waits for its turn. breakpoint.ErrBusy and
+// breakpoint.ErrThreadsGone are of this moment: another watch may succeed. When ctx is done the watch
 // is closed and void.
 func (o *Observer) Watch(ctx context.Context, r Request, k Kernel) (seen Observation, err error) {
 	if err := r.check(); err != nil {
@@ -84,8 +84,8 @@ func (o *Observer) Watch(ctx context.Context, r Request, k Kernel) (seen Observa
 			return seen, err
 		}
 	}
-	if n := len(r.Threads) - attach.MaxBreakpointThreads; n > 0 {
-		r.Threads, seen.Left = r.Threads[:attach.MaxBreakpointThreads], n
+	if n := len(r.Threads) - breakpoint.MaxThreads; n > 0 {
+		r.Threads, seen.Left = r.Threads[:breakpoint.MaxThreads], n
 	}
 	return seen, o.watch(ctx, &seen, &r, k)
 }
@@ -132,7 +132,7 @@ func (o *Observer) armed(ctx context.Context, seen *Observation, r *Request, end
 	if overrun == 0 {
 		overrun = r.Hits
 	}
-	b, err := attach.NewBreakpoints(o.program.Breakpoint, r.Addresses, r.Threads, overrun)
+	b, err := breakpoint.NewSet(o.program.Breakpoint, r.Addresses, r.Threads, overrun)
 	if err != nil {
 		return err
 	}

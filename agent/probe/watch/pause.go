@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/host/proc"
-	"github.com/vmprof-agent/vmprof-agent/agent/probe/attach"
+	"github.com/vmprof-agent/vmprof-agent/agent/probe/breakpoint"
 )
 
 // Pause ends after a random time, until the next of so many watches a second. Watches at fixed
@@ -25,7 +25,7 @@ func Pause(hz int) <-chan time.Time {
 // Refused reports whether an error says that no thread could be watched at that moment: another
 // watch may succeed.
 func Refused(err error) bool {
-	return errors.Is(err, attach.ErrBreakpointsBusy) || errors.Is(err, attach.ErrThreadsGone) ||
+	return errors.Is(err, breakpoint.ErrBusy) || errors.Is(err, breakpoint.ErrThreadsGone) ||
 		errors.Is(err, proc.ErrGone) ||
 		errors.Is(err, unix.ESRCH)
 }

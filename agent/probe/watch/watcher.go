@@ -11,14 +11,14 @@ import (
 	"github.com/cilium/ebpf"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/host/proc"
-	"github.com/vmprof-agent/vmprof-agent/agent/probe/attach"
+	"github.com/vmprof-agent/vmprof-agent/agent/probe/breakpoint"
 	"github.com/vmprof-agent/vmprof-agent/agent/probe/ring"
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 )
 
 // Bounds of a watch.
 const (
-	MaxAddresses = attach.MaxBreakpoints
+	MaxAddresses = breakpoint.MaxAddresses
 	MaxDuration  = time.Minute
 )
 

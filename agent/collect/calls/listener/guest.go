@@ -28,7 +28,7 @@ func EntryOf(c vmruntime.Compilation) (Entry, bool) {
 type Guest struct {
 	proc.Identity
 	// Threads are the threads to watch, those with most calls first: those beyond
-	// attach.MaxBreakpointThreads are left out. If nil, the recently running threads are found out,
+	// breakpoint.MaxThreads are left out. If nil, the recently running threads are found out,
 	// which takes some 10 us per thread twice a second.
 	Threads []int
 	// Memory is the guest's. The code at entries is compared before and after a window.

@@ -20,7 +20,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/host/proc"
-	"github.com/vmprof-agent/vmprof-agent/agent/probe/attach"
+	"github.com/vmprof-agent/vmprof-agent/agent/probe/breakpoint"
 	"github.com/vmprof-agent/vmprof-agent/agent/probe/watch"
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 	"github.com/vmprof-agent/vmprof-agent/vmruntime"
@@ -174,7 +174,7 @@ func TestListenerHangs(t *testing.T) {
 	b := newBench(t)
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	bp, err := attach.NewBreakpoints(b.objects.ListenerBreakpoint, []uint64{entry(once).Address}, []int{unix.Gettid()},
+	bp, err := breakpoint.NewSet(b.objects.ListenerBreakpoint, []uint64{entry(once).Address}, []int{unix.Gettid()},
 		6)
 	if err != nil {
 		t.Fatal(err)
@@ -230,7 +230,7 @@ func nothingArmed(t *testing.T, b *bench, g Guest) {
 	t.Helper()
 	three := []uint64{entry(once).Address, entry(twice).Address, entry(never).Address}
 	for _, addresses := range [][]uint64{three, {entry(step).Address}} {
-		bp, err := attach.NewBreakpoints(b.objects.ListenerBreakpoint, addresses, g.Threads, 1)
+		bp, err := breakpoint.NewSet(b.objects.ListenerBreakpoint, addresses, g.Threads, 1)
 		if err != nil {
 			t.Fatalf("set breakpoints: %v", err)
 		}
@@ -433,7 +433,7 @@ func TestListeningChild(t *testing.T) {
 	for { // the parent is the same program: its functions are at the same addresses
 		_, err := b.Listen(t.Context(), g, []Entry{entry(never), entry(never2), entry(never3)},
 			Window{Duration: MaxDuration, MaxHits: MaxHits})
-		if err != nil && !errors.Is(err, attach.ErrBreakpointsBusy) { // the parent tests its registers
+		if err != nil && !errors.Is(err, breakpoint.ErrBusy) { // the parent tests its registers
 			t.Fatal(err)
 		}
 	}
@@ -457,7 +457,7 @@ func TestListenerIsKilled(t *testing.T) {
 	for attempt := 0; err == nil && !stands && attempt < 2000; attempt++ {
 		_, busy := b.Listen(t.Context(), g, []Entry{entry(never), entry(never2)},
 			Window{Duration: time.Millisecond, MaxHits: 5})
-		stands = errors.Is(busy, attach.ErrBreakpointsBusy)
+		stands = errors.Is(busy, breakpoint.ErrBusy)
 	}
 	_ = agent.Process.Kill()
 	_ = agent.Wait()

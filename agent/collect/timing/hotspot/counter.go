@@ -13,7 +13,7 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/host/proc"
 	"github.com/vmprof-agent/vmprof-agent/agent/model/profile"
 	"github.com/vmprof-agent/vmprof-agent/agent/model/stored"
-	"github.com/vmprof-agent/vmprof-agent/agent/probe/attach"
+	"github.com/vmprof-agent/vmprof-agent/agent/probe/breakpoint"
 	"github.com/vmprof-agent/vmprof-agent/agent/probe/watch"
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 	"github.com/vmprof-agent/vmprof-agent/symbolize/symbol"
@@ -24,7 +24,7 @@ const (
 	longSlice    = 500 * time.Millisecond // how long breakpoints of a counter stand at most
 	shortSlice   = 100 * time.Millisecond // how long they stand at least, unless Take ends them
 	firstSlice   = time.Millisecond       // what setting breakpoints and removing them costs at least
-	mostHits     = attach.MaxBreakpointHits
+	mostHits     = breakpoint.MaxHits
 	manyHits     = 200                   // hits of slices together that show how often a method is called
 	mostSlowed   = 0.05                  // part of the threads' time that breakpoints may take while they stand
 	countIdle    = 20 * time.Millisecond // time between slices while nothing can be counted
@@ -40,7 +40,7 @@ const (
 
 // A Counter counts how often the code of a method is entered in some JVMs, by breakpoints that
 // stand all the time; where that would cost more than the share of CPU time, in slices of the time.
-// Of processes with more than attach.MaxBreakpointThreads threads, each slice watches as many at
+// Of processes with more than breakpoint.MaxThreads threads, each slice watches as many at
 // random, and stands for the others. What is called so often that breakpoints would slow it down is
 // not counted. Inlined, interpreted and OSR entries are not counted, nor those of threads that
 // began within a slice: Notes says which there are.
@@ -303,9 +303,9 @@ func (g *counted) slice(ctx context.Context) error {
 		return err
 	}
 	all := len(threads)
-	if all > attach.MaxBreakpointThreads {
+	if all > breakpoint.MaxThreads {
 		rand.Shuffle(all, func(i, j int) { threads[i], threads[j] = threads[j], threads[i] })
-		threads = threads[:attach.MaxBreakpointThreads]
+		threads = threads[:breakpoint.MaxThreads]
 	}
 	slice, cancel := context.WithCancel(ctx)
 	defer cancel()

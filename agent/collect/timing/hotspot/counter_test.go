@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/model/profile"
-	"github.com/vmprof-agent/vmprof-agent/agent/probe/attach"
+	"github.com/vmprof-agent/vmprof-agent/agent/probe/breakpoint"
 	"github.com/vmprof-agent/vmprof-agent/tests/breakpoints"
 	"github.com/vmprof-agent/vmprof-agent/tests/jvm"
 	"github.com/vmprof-agent/vmprof-agent/tests/needs"
@@ -33,7 +33,7 @@ func callsOf(t *testing.T, g *jvm.Guest) float64 {
 // openCounter opens a counter of a method's calls, which the caller closes.
 func openCounter(t *testing.T, g *jvm.Guest, m Method, share float64) *Counter {
 	t.Helper()
-	c, err := OpenCounter(t.Context(), Options{PIDs: []int{g.PID()}, Method: m, Breakpoints: attach.BreakpointsAlways,
+	c, err := OpenCounter(t.Context(), Options{PIDs: []int{g.PID()}, Method: m, Breakpoints: breakpoint.Always,
 		Share: share})
 	if err != nil {
 		t.Fatal(err)

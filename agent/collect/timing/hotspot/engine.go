@@ -12,7 +12,7 @@ import (
 
 	"github.com/vmprof-agent/vmprof-agent/agent/collect/timing"
 	"github.com/vmprof-agent/vmprof-agent/agent/host/proc"
-	"github.com/vmprof-agent/vmprof-agent/agent/probe/attach"
+	"github.com/vmprof-agent/vmprof-agent/agent/probe/breakpoint"
 	"github.com/vmprof-agent/vmprof-agent/agent/probe/watch"
 )
 
@@ -27,12 +27,12 @@ type Options struct {
 	PIDs   []int // JVMs, up to MaxProcesses
 	Method Method
 
-	Loops       bool                    // time its loops as well, inlined ones included
-	Breakpoints attach.BreakpointPolicy // on which machines breakpoints may be set
-	Share       float64                 // part of each process's CPU time that windows may take; 0 means DefaultShare
-	Root        proc.Root               // where processes are; "" means proc.DefaultRoot
-	Watcher     *watch.Watcher          // the watcher of the agent in this program, if there is one
-	Log         *slog.Logger            // nil: none
+	Loops       bool              // time its loops as well, inlined ones included
+	Breakpoints breakpoint.Policy // on which machines breakpoints may be set
+	Share       float64           // part of each process's CPU time that windows may take; 0 means DefaultShare
+	Root        proc.Root         // where processes are; "" means proc.DefaultRoot
+	Watcher     *watch.Watcher    // the watcher of the agent in this program, if there is one
+	Log         *slog.Logger      // nil: none
 }
 
 // An Engine times invocations of a method in some JVMs until it is closed. It implements

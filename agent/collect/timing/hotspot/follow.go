@@ -15,7 +15,7 @@ import (
 
 	"github.com/vmprof-agent/vmprof-agent/agent/host/proc"
 	"github.com/vmprof-agent/vmprof-agent/agent/model/profile"
-	"github.com/vmprof-agent/vmprof-agent/agent/probe/attach"
+	"github.com/vmprof-agent/vmprof-agent/agent/probe/breakpoint"
 	"github.com/vmprof-agent/vmprof-agent/agent/probe/probesite"
 	"github.com/vmprof-agent/vmprof-agent/agent/probe/watch"
 	"github.com/vmprof-agent/vmprof-agent/bpf"
@@ -24,7 +24,7 @@ import (
 
 const (
 	followEvery  = 100 * time.Millisecond // new threads and new code are looked for that often
-	refillAfter  = attach.MaxBreakpointHits / 4
+	refillAfter  = breakpoint.MaxHits / 4
 	followCredit = 10 * time.Millisecond // unused budget that is kept
 )
 
@@ -46,10 +46,10 @@ type followed struct {
 	ending
 	follower *Follower
 	process  *process
-	points   *attach.Standing // nil while there is no code
-	code     []uint64         // what they stand on
-	now, old *returning       // the code that calls enter, and what they entered before
-	version  uint32           // version of the breakpoints
+	points   *breakpoint.Standing // nil while there is no code
+	code     []uint64             // what they stand on
+	now, old *returning           // the code that calls enter, and what they entered before
+	version  uint32               // version of the breakpoints
 
 	used, begun time.Duration // CPU time of the process, and CLOCK_MONOTONIC, at the last look
 	credit      time.Duration // unused budget
@@ -330,7 +330,7 @@ func (g *followed) stand() error {
 		!errors.Is(err, ebpf.ErrKeyExist) {
 		return fmt.Errorf("follow code: %w", err)
 	}
-	g.points, err = attach.NewStanding(g.follower.kernel.Breakpoint, code)
+	g.points, err = breakpoint.NewStanding(g.follower.kernel.Breakpoint, code)
 	g.code = code
 	return err
 }
@@ -357,7 +357,7 @@ func (g *followed) followThreads() error {
 		if g.points.Has(tid) {
 			continue
 		}
-		if g.points.Threads() >= attach.MaxBreakpointThreads {
+		if g.points.Threads() >= breakpoint.MaxThreads {
 			left++ // it may be one of the VM's: their names are not read over and over
 			continue
 		}
@@ -374,7 +374,7 @@ func (g *followed) followThreads() error {
 	if n := left + g.points.Busy; n > 0 {
 		text = fmt.Sprintf("process %d: calls of %s in %d threads are not followed: %d exceed the limit of %d "+
 			"threads, and %d have their debug registers in use",
-			pid, g.process.method, n, left, attach.MaxBreakpointThreads, g.points.Busy)
+			pid, g.process.method, n, left, breakpoint.MaxThreads, g.points.Busy)
 	}
 	g.mu.Lock()
 	g.left = text
@@ -424,7 +424,7 @@ func (g *followed) govern() error {
 		return nil
 	}
 	g.refilled = sums.Hits
-	if more >= attach.MaxBreakpointHits {
+	if more >= breakpoint.MaxHits {
 		return g.clear() // one may have stopped, and what has stopped traps without counting: they are set anew
 	}
 	return g.points.Refill()

@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/host/proc"
-	"github.com/vmprof-agent/vmprof-agent/agent/probe/attach"
+	"github.com/vmprof-agent/vmprof-agent/agent/probe/breakpoint"
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 	"github.com/vmprof-agent/vmprof-agent/tests/breakpoints"
 	"github.com/vmprof-agent/vmprof-agent/tests/needs"
@@ -62,7 +62,7 @@ func TestLiveFollower(t *testing.T) {
 			}
 			defer kernel.Close()
 			f, err := OpenFollower(t.Context(), Options{PIDs: []int{g.PID()}, Method: m,
-				Breakpoints: attach.BreakpointsAlways, Share: test.share}, kernel)
+				Breakpoints: breakpoint.Always, Share: test.share}, kernel)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -100,7 +100,7 @@ func TestLiveFollower(t *testing.T) {
 				last = first
 				if err := wait.Until(t.Context(), wait.Long, "calls that take refills", func() (bool, error) {
 					last = counts()
-					return last.Entered-first.Entered >= 2*attach.MaxBreakpointHits, f.Err()
+					return last.Entered-first.Entered >= 2*breakpoint.MaxHits, f.Err()
 				}); err != nil {
 					t.Fatalf("%s: %+v, %v", test.name, last, err)
 				}

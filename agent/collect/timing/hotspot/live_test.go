@@ -20,7 +20,7 @@ import (
 
 	"github.com/vmprof-agent/vmprof-agent/agent/collect/timing"
 	"github.com/vmprof-agent/vmprof-agent/agent/host/proc"
-	"github.com/vmprof-agent/vmprof-agent/agent/probe/attach"
+	"github.com/vmprof-agent/vmprof-agent/agent/probe/breakpoint"
 	"github.com/vmprof-agent/vmprof-agent/tests/breakpoints"
 	"github.com/vmprof-agent/vmprof-agent/tests/jvm"
 	"github.com/vmprof-agent/vmprof-agent/tests/needs"
@@ -101,7 +101,7 @@ func timeMethod(t *testing.T, g *jvm.Guest, method string, n int) (*Engine, []ti
 	if err != nil {
 		t.Fatal(err)
 	}
-	e, err := Open(t.Context(), Options{PIDs: []int{g.PID()}, Method: m, Breakpoints: attach.BreakpointsAlways,
+	e, err := Open(t.Context(), Options{PIDs: []int{g.PID()}, Method: m, Breakpoints: breakpoint.Always,
 		Share: 0.05})
 	if err != nil {
 		t.Fatal(err)
@@ -308,7 +308,7 @@ func TestLiveTwoProcesses(t *testing.T) {
 		t.Run(fmt.Sprint(jdk.Version), func(t *testing.T) {
 			guests := map[int]*jvm.Guest{}
 			truths := map[int][]float64{}
-			opt := Options{Method: Method{Function: "Timed.work"}, Breakpoints: attach.BreakpointsAlways, Share: share}
+			opt := Options{Method: Method{Function: "Timed.work"}, Breakpoints: breakpoint.Always, Share: share}
 			for _, flag := range []string{"-XX:TieredStopAtLevel=1", "-XX:-TieredCompilation"} {
 				g := startTimed(t, jdk, "work", rounds, 1, flag)
 				guests[g.PID()] = g

@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/collect/timing"
-	"github.com/vmprof-agent/vmprof-agent/agent/probe/attach"
+	"github.com/vmprof-agent/vmprof-agent/agent/probe/breakpoint"
 	"github.com/vmprof-agent/vmprof-agent/tests/breakpoints"
 	"github.com/vmprof-agent/vmprof-agent/tests/jvm"
 	"github.com/vmprof-agent/vmprof-agent/tests/needs"
@@ -52,7 +52,7 @@ func timeLoops(
 // openLoops opens an engine for a method of Loops.java and its loops.
 func openLoops(t *testing.T, method string, guests ...*jvm.Guest) *Engine {
 	t.Helper()
-	opt := Options{Method: Method{Function: "Loops." + method}, Loops: true, Breakpoints: attach.BreakpointsAlways,
+	opt := Options{Method: Method{Function: "Loops." + method}, Loops: true, Breakpoints: breakpoint.Always,
 		Share: 0.05}
 	for _, g := range guests {
 		opt.PIDs = append(opt.PIDs, g.PID())

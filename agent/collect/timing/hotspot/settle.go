@@ -76,7 +76,7 @@ func startSpinner() *spinner {
 			for range 20 {
 				s.kept.Store(spin(spinRounds))
 			}
-			runtime.Gosched() // garbage collections do not wait: see attach.TryBreakpoints
+			runtime.Gosched() // garbage collections do not wait: see breakpoint.Try
 		}
 	}()
 	s.tid = <-tid

@@ -1,6 +1,6 @@
 //go:build !amd64
 
-package attach
+package breakpoint
 
 const lostOnce = 0
 

@@ -1,4 +1,4 @@
-package attach
+package breakpoint
 
 import (
 	"encoding/binary"
@@ -14,8 +14,8 @@ import (
 const MaxStanding = 4
 
 // Standing breakpoints run a program whenever one of some threads is about to execute one of some
-// addresses, for as long as their owner refills them: each stops after MaxBreakpointHits hits that
-// nobody made up for, also if the agent hangs. Otherwise they are as Breakpoints.
+// addresses, for as long as their owner refills them: each stops after MaxHits hits that
+// nobody made up for, also if the agent hangs. Otherwise they are as those of a Set.
 type Standing struct {
 	Busy int // threads that were left out since they have too few free debug registers
 
@@ -53,7 +53,7 @@ func (s *Standing) Has(tid int) bool {
 // Add sets the breakpoints in a thread. One that has ended, or has no free debug registers, is left
 // out.
 func (s *Standing) Add(tid int) error {
-	group, err := openGroup(s.prog, s.addresses, tid, MaxBreakpointHits)
+	group, err := openGroup(s.prog, s.addresses, tid, MaxHits)
 	switch {
 	case errors.Is(err, unix.ENOSPC), errors.Is(err, unix.EBUSY):
 		s.Busy++
@@ -65,7 +65,7 @@ func (s *Standing) Add(tid int) error {
 		return err
 	}
 	t := &standing{group: group, hits: make([]uint64, len(group))}
-	if err := unix.IoctlSetInt(group[0], unix.PERF_EVENT_IOC_REFRESH, MaxBreakpointHits); err != nil {
+	if err := unix.IoctlSetInt(group[0], unix.PERF_EVENT_IOC_REFRESH, MaxHits); err != nil {
 		return errors.Join(fmt.Errorf("arm breakpoints: %w", err), closeAll(group))
 	}
 	s.threads[tid] = t
@@ -98,7 +98,7 @@ func (s *Standing) Refill() error {
 				return fmt.Errorf("read breakpoint: %w", err)
 			}
 			hits := binary.NativeEndian.Uint64(answer[:])
-			if more := hits - t.hits[i]; more > 0 && more < MaxBreakpointHits {
+			if more := hits - t.hits[i]; more > 0 && more < MaxHits {
 				if err := unix.IoctlSetInt(fd, unix.PERF_EVENT_IOC_REFRESH, int(more)); err != nil {
 					return fmt.Errorf("refill breakpoint: %w", err)
 				}

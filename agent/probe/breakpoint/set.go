@@ -1,4 +1,6 @@
-package attach
+// Package breakpoint sets hardware breakpoints in threads: a Set for a short window, and Standing
+// ones for as long as their owner refills them. A Policy says on which machines that is safe.
+package breakpoint
 
 import (
 	"encoding/binary"
@@ -11,22 +13,22 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Bounds of one Breakpoints. x86-64 has four debug registers per thread; one is left for debuggers.
+// Bounds of one Set. x86-64 has four debug registers per thread; one is left for debuggers.
 const (
-	MaxBreakpoints       = 3
-	MaxBreakpointThreads = 256 // 768 descriptors, and some 15 ms to open them
-	MaxBreakpointHits    = 1 << 12
+	MaxAddresses = 3
+	MaxThreads   = 256 // 768 descriptors, and some 15 ms to open them
+	MaxHits      = 1 << 12
 )
 
 var (
-	// ErrBreakpointsBusy: no thread has enough free debug registers.
-	ErrBreakpointsBusy = errors.New("the debug registers of all threads are in use: end other users of hardware " +
+	// ErrBusy: no thread has enough free debug registers.
+	ErrBusy = errors.New("the debug registers of all threads are in use: end other users of hardware " +
 		"breakpoints there (debuggers, perf record -e mem:)")
 	// ErrThreadsGone: none of the threads exists any more.
 	ErrThreadsGone = errors.New("the threads have ended")
 )
 
-// Breakpoints run a program whenever one of some threads is about to execute one of some addresses
+// A Set runs a program whenever one of some threads is about to execute one of some addresses
 // in user mode: the registers are those before the instruction.
 //
 // Each pair of thread and address is one perf event (PERF_TYPE_BREAKPOINT, linux/hw_breakpoint.h).
@@ -38,7 +40,7 @@ var (
 //
 // Threads that begin later have no breakpoints: inherited events cannot have a limit (EINVAL), and
 // would go on trapping if the agent hung.
-type Breakpoints struct {
+type Set struct {
 	Busy int // threads without enough free debug registers: left out
 	Gone int // threads that had ended: left out
 
@@ -47,19 +49,19 @@ type Breakpoints struct {
 	armed  bool
 }
 
-// NewBreakpoints opens events for up to MaxBreakpoints addresses in each of up to
-// MaxBreakpointThreads threads, in the given order. Nothing traps before Arm. Each event counts at
-// most limit hits, up to MaxBreakpointHits, among those for which prog returns 1.
-func NewBreakpoints(prog *ebpf.Program, addresses []uint64, tids []int, limit int) (_ *Breakpoints, err error) {
-	if len(addresses) < 1 || len(addresses) > MaxBreakpoints || len(tids) > MaxBreakpointThreads || limit < 1 ||
-		limit > MaxBreakpointHits {
+// NewSet opens events for up to MaxAddresses addresses in each of up to
+// MaxThreads threads, in the given order. Nothing traps before Arm. Each event counts at
+// most limit hits, up to MaxHits, among those for which prog returns 1.
+func NewSet(prog *ebpf.Program, addresses []uint64, tids []int, limit int) (_ *Set, err error) {
+	if len(addresses) < 1 || len(addresses) > MaxAddresses || len(tids) > MaxThreads || limit < 1 ||
+		limit > MaxHits {
 		return nil, fmt.Errorf("%d addresses in %d threads for %d hits: %w", len(addresses), len(tids), limit,
 			unix.EINVAL)
 	}
 	if err := catchLostTraps(); err != nil { // breakpoints may be this process's own
 		return nil, err
 	}
-	b := &Breakpoints{limit: limit}
+	b := &Set{limit: limit}
 	defer func() {
 		if err != nil {
 			b.Close()
@@ -82,7 +84,7 @@ func NewBreakpoints(prog *ebpf.Program, addresses []uint64, tids []int, limit in
 	case len(b.groups) > 0:
 		return b, nil
 	case b.Busy > 0:
-		return nil, ErrBreakpointsBusy
+		return nil, ErrBusy
 	}
 	return nil, ErrThreadsGone
 }
@@ -97,9 +99,9 @@ func openGroup(prog *ebpf.Program, addresses []uint64, tid, limit int) (group []
 	}()
 	leader := -1
 	for _, address := range addresses {
-		fd, err := unix.PerfEventOpen(breakpoint(address, leader < 0), tid, -1, leader, unix.PERF_FLAG_FD_CLOEXEC)
+		fd, err := unix.PerfEventOpen(event(address, leader < 0), tid, -1, leader, unix.PERF_FLAG_FD_CLOEXEC)
 		if err != nil {
-			return group, explainBreakpoint(tid, err)
+			return group, explain(tid, err)
 		}
 		group = append(group, fd)
 		if err := unix.IoctlSetInt(fd, unix.PERF_EVENT_IOC_SET_BPF, prog.FD()); err != nil {
@@ -123,7 +125,7 @@ const (
 	removeOnExec = 1 << 36 // perf_event_attr.remove_on_exec of linux/perf_event.h (5.13)
 )
 
-func breakpoint(address uint64, leader bool) *unix.PerfEventAttr {
+func event(address uint64, leader bool) *unix.PerfEventAttr {
 	attr := &unix.PerfEventAttr{
 		Type: unix.PERF_TYPE_BREAKPOINT, Size: unix.PERF_ATTR_SIZE_VER5, Bp_type: execute,
 		Ext1: address, Ext2: 8, // bp_addr, bp_len: sizeof(long) on x86-64
@@ -140,14 +142,14 @@ func breakpoint(address uint64, leader bool) *unix.PerfEventAttr {
 	return attr
 }
 
-func explainBreakpoint(tid int, err error) error {
+func explain(tid int, err error) error {
 	switch {
 	case errors.Is(err, unix.EACCES), errors.Is(err, unix.EPERM):
 		return fmt.Errorf("set breakpoint in thread %d: %w: needs CAP_PERFMON and the sysctl "+
 			"kernel.perf_event_paranoid at 2 or below, or CAP_SYS_ADMIN", tid, err)
 	case errors.Is(err, unix.EMFILE), errors.Is(err, unix.ENFILE):
 		return fmt.Errorf("set breakpoint in thread %d: %w: raise the limit on open files (ulimit -n, or "+
-			"LimitNOFILE= of a systemd unit): %d for each thread", tid, err, MaxBreakpoints)
+			"LimitNOFILE= of a systemd unit): %d for each thread", tid, err, MaxAddresses)
 	case errors.Is(err, unix.ENOENT), errors.Is(err, unix.EOPNOTSUPP), errors.Is(err, unix.ENODEV):
 		return fmt.Errorf("set breakpoint in thread %d: %w: this kernel or machine has no hardware breakpoints", tid,
 			err)
@@ -156,11 +158,11 @@ func explainBreakpoint(tid int, err error) error {
 }
 
 // Threads returns how many threads have all breakpoints.
-func (b *Breakpoints) Threads() int { return len(b.groups) }
+func (b *Set) Threads() int { return len(b.groups) }
 
 // Arm enables the breakpoints, one thread after the other. A thread that has ended meanwhile is
 // skipped.
-func (b *Breakpoints) Arm() error {
+func (b *Set) Arm() error {
 	b.armed = true
 	for _, group := range b.groups {
 		if err := unix.IoctlSetInt(group[0], unix.PERF_EVENT_IOC_REFRESH, b.limit); err != nil {
@@ -171,7 +173,7 @@ func (b *Breakpoints) Arm() error {
 }
 
 // Disarm disables all breakpoints.
-func (b *Breakpoints) Disarm() error {
+func (b *Set) Disarm() error {
 	if !b.armed {
 		return nil
 	}
@@ -184,7 +186,7 @@ func (b *Breakpoints) Disarm() error {
 }
 
 // Ran returns how long the armed threads were on a CPU, in total, including their traps.
-func (b *Breakpoints) Ran() (time.Duration, error) {
+func (b *Set) Ran() (time.Duration, error) {
 	var sum uint64
 	for _, group := range b.groups {
 		var answer [3 * 8]byte // count, time enabled, time running: ns
@@ -197,7 +199,7 @@ func (b *Breakpoints) Ran() (time.Duration, error) {
 }
 
 // Close disarms and releases the debug registers.
-func (b *Breakpoints) Close() error {
+func (b *Set) Close() error {
 	err := b.Disarm()
 	for _, group := range b.groups {
 		err = errors.Join(err, closeAll(group))

@@ -1,6 +1,6 @@
 //go:build !amd64
 
-package attach
+package breakpoint
 
 // catchLostTraps does nothing: no exception is lost on other machines.
 func catchLostTraps() error { return nil }

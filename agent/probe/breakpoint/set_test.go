@@ -1,6 +1,6 @@
 //go:build linux
 
-package attach
+package breakpoint
 
 import (
 	"bufio"
@@ -94,9 +94,9 @@ func needPrivilege(t testing.TB, err error) {
 	t.Fatal(err)
 }
 
-func open(t testing.TB, h *hitCounter, addresses []uint64, tids []int, limit int) *Breakpoints {
+func open(t testing.TB, h *hitCounter, addresses []uint64, tids []int, limit int) *Set {
 	t.Helper()
-	b, err := NewBreakpoints(h.prog, addresses, tids, limit)
+	b, err := NewSet(h.prog, addresses, tids, limit)
 	needPrivilege(t, err)
 	t.Cleanup(func() { b.Close() })
 	return b
@@ -172,7 +172,7 @@ func TestKernelBreakpointLimit(t *testing.T) {
 // no limit.
 func TestKernelInheritedBreakpointsHaveNoLimit(t *testing.T) {
 	own := ownThread(t)
-	attr := breakpoint(address(placeA), true)
+	attr := event(address(placeA), true)
 	attr.Bits |= unix.PerfBitInherit
 	fd, err := unix.PerfEventOpen(attr, own[0], -1, -1, unix.PERF_FLAG_FD_CLOEXEC)
 	needPrivilege(t, err)
@@ -221,7 +221,7 @@ func TestLiveBreakpointThreads(t *testing.T) {
 		}
 		runtime.Gosched()
 	}
-	if _, err := NewBreakpoints(h.prog, []uint64{address(placeA)}, []int{1 << 23}, 50); !errors.Is(err,
+	if _, err := NewSet(h.prog, []uint64{address(placeA)}, []int{1 << 23}, 50); !errors.Is(err,
 		ErrThreadsGone) {
 		t.Errorf("a thread that does not exist: %v", err)
 	}
@@ -237,7 +237,7 @@ func TestKernelBreakpointsBusy(t *testing.T) {
 	other := startThread(t, runtime.Gosched)
 	debugger := open(t, h, []uint64{address(placeA), address(placeB)}, own, 5)
 	three := []uint64{address(placeA), address(placeB), address(placeC)}
-	if _, err := NewBreakpoints(h.prog, three, own, 5); !errors.Is(err, ErrBreakpointsBusy) {
+	if _, err := NewSet(h.prog, three, own, 5); !errors.Is(err, ErrBusy) {
 		t.Errorf("with two free registers: %v", err)
 	}
 	b := open(t, h, three, []int{own[0], other}, 5)
@@ -259,7 +259,7 @@ func TestBreakpointArguments(t *testing.T) {
 		"no address": {0, 1, 1}, "four": {4, 1, 1}, "too many threads": {1, 257, 1}, "no hits": {1, 1, 0},
 		"too many hits": {1, 1, 1 << 13},
 	} {
-		if _, err := NewBreakpoints(nil, make([]uint64, c.addresses), make([]int, c.tids), c.limit); !errors.Is(err,
+		if _, err := NewSet(nil, make([]uint64, c.addresses), make([]int, c.tids), c.limit); !errors.Is(err,
 			unix.EINVAL) {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -283,7 +283,7 @@ func TestKernelBreakpointDescriptors(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer unix.Setrlimit(unix.RLIMIT_NOFILE, &before)
-	_, err = NewBreakpoints(h.prog, []uint64{address(placeA), address(placeB)}, own, 5)
+	_, err = NewSet(h.prog, []uint64{address(placeA), address(placeB)}, own, 5)
 	if !errors.Is(err, unix.EMFILE) || !strings.Contains(err.Error(), "ulimit -n") {
 		t.Errorf("with one descriptor: %v", err)
 	}
@@ -300,7 +300,7 @@ func TestArmedChild(t *testing.T) {
 		return
 	}
 	h := newHitCounter(t)
-	b, err := NewBreakpoints(h.prog, []uint64{address(placeA), address(placeB), address(placeC)}, []int{tid}, 1000)
+	b, err := NewSet(h.prog, []uint64{address(placeA), address(placeB), address(placeC)}, []int{tid}, 1000)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -335,8 +335,8 @@ func TestKernelBreakpointsOfAKilledAgent(t *testing.T) {
 	}
 	three := []uint64{address(placeA), address(placeB), address(placeC)}
 	if err == nil {
-		_, busy := NewBreakpoints(h.prog, three, own, 5)
-		if !errors.Is(busy, ErrBreakpointsBusy) && runtime.GOARCH == "amd64" {
+		_, busy := NewSet(h.prog, three, own, 5)
+		if !errors.Is(busy, ErrBusy) && runtime.GOARCH == "amd64" {
 			t.Errorf("while the child has three: %v", busy)
 		}
 	}
@@ -365,7 +365,7 @@ func BenchmarkBreakpoints(b *testing.B) {
 	three := []uint64{address(placeA), address(placeB), address(placeC)}
 	b.Run("open, arm and close three", func(b *testing.B) {
 		for b.Loop() {
-			w, err := NewBreakpoints(h.prog, three, tids, 10)
+			w, err := NewSet(h.prog, three, tids, 10)
 			if err != nil {
 				b.Fatal(err)
 			}
@@ -381,7 +381,7 @@ func BenchmarkBreakpoints(b *testing.B) {
 		own := ownThread(b)
 		for b.Loop() {
 			b.StopTimer()
-			w, err := NewBreakpoints(h.prog, three, own, MaxBreakpointHits)
+			w, err := NewSet(h.prog, three, own, MaxHits)
 			if err != nil {
 				b.Fatal(err)
 			}

@@ -1,4 +1,4 @@
-package attach
+package breakpoint
 
 import (
 	"errors"
@@ -15,64 +15,64 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A BreakpointPolicy says on which machines hardware breakpoints may be set in other processes.
+// A Policy says on which machines hardware breakpoints may be set in other processes.
 //
 // On x86-64, register DR6 shows which breakpoint raised a debug exception. Some hypervisors lose
 // its content: observed on KVM about once in 10,000 to 100,000 exceptions. The kernel takes an
 // exception without a cause for an INT1 instruction, and sends the thread SIGTRAP (exc_debug_user
 // in arch/x86/kernel/traps.c), which ends a process that does not expect it. A virtual machine
 // cannot find out whether its hypervisor does this, now or after a migration.
-type BreakpointPolicy string
+type Policy string
 
 // Policies, as users write them.
 const (
-	BreakpointsAuto   BreakpointPolicy = "auto"   // not in virtual machines on x86-64; "" is the same
-	BreakpointsAlways BreakpointPolicy = "always" // there as well, unless a trial in this process loses an exception
-	BreakpointsNever  BreakpointPolicy = "never"
+	Auto   Policy = "auto"   // not in virtual machines on x86-64; "" is the same
+	Always Policy = "always" // there as well, unless a trial in this process loses an exception
+	Never  Policy = "never"
 )
 
-// breakpointPolicies returns all of them.
-func breakpointPolicies() []BreakpointPolicy {
-	return []BreakpointPolicy{BreakpointsAuto, BreakpointsAlways, BreakpointsNever}
+// policies returns all of them.
+func policies() []Policy {
+	return []Policy{Auto, Always, Never}
 }
 
 var (
-	// ErrBreakpointsUnsafe: the policy keeps breakpoints out of other processes on this machine.
-	ErrBreakpointsUnsafe = errors.New("hardware breakpoints are not used in virtual machines, because some " +
+	// ErrUnsafe: the policy keeps breakpoints out of other processes on this machine.
+	ErrUnsafe = errors.New("hardware breakpoints are not used in virtual machines, because some " +
 		"hypervisors lose debug exceptions, " +
 		"which ends the process with the breakpoint; use --breakpoints=always to accept this risk")
-	// ErrBreakpointsOff: the user disabled breakpoints.
-	ErrBreakpointsOff = errors.New("--breakpoints=never was given")
-	// ErrBreakpointsLost: a trial in this process lost a debug exception.
-	ErrBreakpointsLost = errors.New("the hypervisor of this machine loses debug exceptions: a hardware breakpoint " +
+	// ErrOff: the user disabled breakpoints.
+	ErrOff = errors.New("--breakpoints=never was given")
+	// ErrLost: a trial in this process lost a debug exception.
+	ErrLost = errors.New("the hypervisor of this machine loses debug exceptions: a hardware breakpoint " +
 		"can end the process")
 )
 
 // Check returns nil if breakpoints may be set in other processes here, else one of the errors
-// above. The first call with BreakpointsAlways in a virtual machine takes a second for the trial.
-func (p BreakpointPolicy) Check() error { return p.check(virtualDR6(), firstTrial) }
+// above. The first call with Always in a virtual machine takes a second for the trial.
+func (p Policy) Check() error { return p.check(virtualDR6(), firstTrial) }
 
-func (p BreakpointPolicy) check(virtual bool, trial func() error) error {
+func (p Policy) check(virtual bool, trial func() error) error {
 	switch {
-	case p == BreakpointsNever:
-		return ErrBreakpointsOff
+	case p == Never:
+		return ErrOff
 	case !virtual:
 		return nil
-	case p == BreakpointsAlways:
+	case p == Always:
 		return trial()
 	}
-	return ErrBreakpointsUnsafe
+	return ErrUnsafe
 }
 
 // trialTime is how long a trial in Check takes.
 const trialTime = time.Second
 
-var firstTrial = sync.OnceValue(func() error { return TryBreakpoints(trialTime) })
+var firstTrial = sync.OnceValue(func() error { return Try(trialTime) })
 
-// TryBreakpoints repeatedly sets a breakpoint in a busy thread of this process and removes it, for
-// that long. It returns ErrBreakpointsLost once an exception was lost: most are lost while a
+// Try repeatedly sets a breakpoint in a busy thread of this process and removes it, for
+// that long. It returns ErrLost once an exception was lost: most are lost while a
 // breakpoint is removed. A trial without a loss proves nothing.
-func TryBreakpoints(length time.Duration) error {
+func Try(length time.Duration) error {
 	if err := catchLostTraps(); err != nil {
 		return err
 	}
@@ -97,13 +97,13 @@ func TryBreakpoints(length time.Duration) error {
 		over.Store(true)
 		<-busy
 	}()
-	attr := breakpoint(uint64(reflect.ValueOf(tried).Pointer()), false)
+	attr := event(uint64(reflect.ValueOf(tried).Pointer()), false)
 	attr.Sample = 1 << 40 // never reached: hits are only counted
 	before := lostTraps()
 	for begin := time.Now(); time.Since(begin) < length; {
 		fd, err := unix.PerfEventOpen(attr, tid, -1, -1, unix.PERF_FLAG_FD_CLOEXEC)
 		if err != nil {
-			return explainBreakpoint(tid, err)
+			return explain(tid, err)
 		}
 		const standing = 200 * time.Microsecond
 		time.Sleep(standing)
@@ -111,7 +111,7 @@ func TryBreakpoints(length time.Duration) error {
 			return fmt.Errorf("remove breakpoint: %w", err)
 		}
 		if lostTraps() != before {
-			return ErrBreakpointsLost
+			return ErrLost
 		}
 	}
 	return nil
@@ -140,12 +140,12 @@ var virtualDR6 = sync.OnceValue(func() bool {
 func Virtual() bool { return virtualDR6() }
 
 // MarshalText implements encoding.TextMarshaler.
-func (p BreakpointPolicy) MarshalText() ([]byte, error) { return []byte(p), nil }
+func (p Policy) MarshalText() ([]byte, error) { return []byte(p), nil }
 
 // UnmarshalText implements encoding.TextUnmarshaler. The error for an unknown policy lists all.
-func (p *BreakpointPolicy) UnmarshalText(text []byte) error {
+func (p *Policy) UnmarshalText(text []byte) error {
 	var known []string
-	for _, policy := range breakpointPolicies() {
+	for _, policy := range policies() {
 		if string(policy) == string(text) {
 			*p = policy
 			return nil

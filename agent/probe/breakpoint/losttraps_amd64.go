@@ -1,4 +1,4 @@
-package attach
+package breakpoint
 
 import (
 	"fmt"

@@ -1,4 +1,4 @@
-package attach
+package breakpoint
 
 import (
 	"errors"
@@ -7,28 +7,28 @@ import (
 	"time"
 )
 
-func TestBreakpointPolicy(t *testing.T) {
+func TestPolicy(t *testing.T) {
 	for _, c := range []struct {
-		policy  BreakpointPolicy
+		policy  Policy
 		virtual bool
 		want    error
 	}{
-		{BreakpointsAuto, false, nil},
+		{Auto, false, nil},
 		{"", false, nil},
-		{BreakpointsAlways, false, nil},
-		{BreakpointsNever, false, ErrBreakpointsOff},
-		{BreakpointsAuto, true, ErrBreakpointsUnsafe},
-		{"", true, ErrBreakpointsUnsafe},
-		{BreakpointsAlways, true, errTried},
-		{BreakpointsNever, true, ErrBreakpointsOff},
+		{Always, false, nil},
+		{Never, false, ErrOff},
+		{Auto, true, ErrUnsafe},
+		{"", true, ErrUnsafe},
+		{Always, true, errTried},
+		{Never, true, ErrOff},
 	} {
 		if err := c.policy.check(c.virtual, func() error { return errTried }); !errors.Is(err, c.want) ||
 			(err == nil) != (c.want == nil) {
 			t.Errorf("policy %q, virtual %v: %v, want %v", c.policy, c.virtual, err, c.want)
 		}
 	}
-	var p BreakpointPolicy
-	for _, policy := range breakpointPolicies() {
+	var p Policy
+	for _, policy := range policies() {
 		if err := p.UnmarshalText([]byte(policy)); err != nil || p != policy {
 			t.Errorf("set %q: %q, %v", policy, p, err)
 		}
@@ -66,8 +66,8 @@ func TestLostTrapIsSurvived(t *testing.T) {
 }
 
 func TestLiveTryBreakpoints(t *testing.T) {
-	err := TryBreakpoints(10 * time.Millisecond)
-	if errors.Is(err, ErrBreakpointsLost) {
+	err := Try(10 * time.Millisecond)
+	if errors.Is(err, ErrLost) {
 		t.Skip(err)
 	}
 	needPrivilege(t, err)
@@ -77,12 +77,12 @@ func TestLiveTryBreakpoints(t *testing.T) {
 // minutes.
 func TestLiveTrialLetsCollectorRun(t *testing.T) {
 	over := make(chan error, 1)
-	go func() { over <- TryBreakpoints(2 * time.Second) }()
+	go func() { over <- Try(2 * time.Second) }()
 	const least = 5 // in two seconds; each takes a millisecond, or some hundred of them on a busy machine
 	for collections := 0; ; collections++ {
 		select {
 		case err := <-over:
-			if errors.Is(err, ErrBreakpointsLost) {
+			if errors.Is(err, ErrLost) {
 				t.Skip(err)
 			}
 			needPrivilege(t, err)
