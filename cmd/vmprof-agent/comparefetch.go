@@ -13,7 +13,7 @@ import (
 
 	"github.com/vmprof-agent/vmprof-agent/agent/model/profile"
 	"github.com/vmprof-agent/vmprof-agent/agent/view/audit"
-	"github.com/vmprof-agent/vmprof-agent/agent/view/httpd"
+	"github.com/vmprof-agent/vmprof-agent/agent/view/httpd/listener"
 	"github.com/vmprof-agent/vmprof-agent/agent/view/report"
 	"github.com/vmprof-agent/vmprof-agent/agent/view/report/compare"
 	"github.com/vmprof-agent/vmprof-agent/agent/view/sink"
@@ -29,7 +29,7 @@ const (
 // isURL reports whether an argument is an address of serve.
 func isURL(name string) bool {
 	return strings.HasPrefix(name, "http://") || strings.HasPrefix(name, "https://") ||
-		strings.HasPrefix(name, httpd.SocketPrefix)
+		strings.HasPrefix(name, listener.SocketPrefix)
 }
 
 // A served is where serve answers.
@@ -43,7 +43,7 @@ type served struct {
 // and the like.
 func parseServed(name string) (s served, u *url.URL, err error) {
 	at := name
-	if socket, ok := strings.CutPrefix(name, httpd.SocketPrefix); ok {
+	if socket, ok := strings.CutPrefix(name, listener.SocketPrefix); ok {
 		var path string
 		s.socket, path, _ = strings.Cut(socket, ":")
 		at = "http://localhost" + path
@@ -58,7 +58,7 @@ func parseServed(name string) (s served, u *url.URL, err error) {
 func (s served) withURL(u *url.URL) served {
 	s.name, s.url = u.Redacted(), u.String()
 	if s.socket != "" {
-		s.name = httpd.SocketPrefix + s.socket + ":" + u.RequestURI()
+		s.name = listener.SocketPrefix + s.socket + ":" + u.RequestURI()
 	}
 	return s
 }

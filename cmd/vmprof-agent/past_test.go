@@ -14,7 +14,7 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/host/socketfile"
 	"github.com/vmprof-agent/vmprof-agent/agent/model/profile"
 	"github.com/vmprof-agent/vmprof-agent/agent/view/history"
-	"github.com/vmprof-agent/vmprof-agent/agent/view/httpd"
+	"github.com/vmprof-agent/vmprof-agent/agent/view/httpd/listener"
 	"github.com/vmprof-agent/vmprof-agent/tests/wait"
 )
 
@@ -43,7 +43,7 @@ func TestServeHistory(t *testing.T) {
 	if o.past, err = o.history.open(log); err != nil {
 		t.Fatal(err)
 	}
-	ln, err := httpd.Listen("127.0.0.1:0", "", false, socketfile.Access{})
+	ln, err := listener.Listen("127.0.0.1:0", "", false, socketfile.Access{})
 	if err != nil {
 		t.Fatal(err)
 	}

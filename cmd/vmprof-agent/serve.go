@@ -21,6 +21,7 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/probe/attach"
 	"github.com/vmprof-agent/vmprof-agent/agent/view/history"
 	"github.com/vmprof-agent/vmprof-agent/agent/view/httpd"
+	"github.com/vmprof-agent/vmprof-agent/agent/view/httpd/listener"
 	"github.com/vmprof-agent/vmprof-agent/agent/view/program"
 	"github.com/vmprof-agent/vmprof-agent/agent/view/rule"
 	"github.com/vmprof-agent/vmprof-agent/agent/view/sink/prom"
@@ -106,8 +107,8 @@ func parseServe(args []string, stderr io.Writer) (*serveOptions, error) {
 	o.own.add(fs)
 	o.exec.add(fs)
 	o.slow.add(fs)
-	fs.StringVar(&o.listen, "web.listen-address", httpd.DefaultListen, "listen on `ADDR`")
-	fs.StringVar(&o.listen, "listen", httpd.DefaultListen, "the former name of --web.listen-address")
+	fs.StringVar(&o.listen, "web.listen-address", listener.DefaultListen, "listen on `ADDR`")
+	fs.StringVar(&o.listen, "listen", listener.DefaultListen, "the former name of --web.listen-address")
 	fs.Lookup("listen").Hidden = true
 	o.socket.add(fs)
 	fs.StringVar(&o.webConfig, "web.config.file", "", "read TLS and passwords from `FILE`")
@@ -142,7 +143,7 @@ func serve(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		return err
 	}
 	// Before anything is loaded: an address is more easily wrong.
-	ln, err := httpd.Listen(o.listen, o.webConfig, o.allowInsecure, o.socket.access)
+	ln, err := listener.Listen(o.listen, o.webConfig, o.allowInsecure, o.socket.access)
 	if err != nil {
 		return err
 	}
@@ -218,7 +219,7 @@ func (o *serveOptions) does(frequency int) string {
 // answersOn is a sentence on where to look.
 func (o *serveOptions) answersOn(addr net.Addr) string {
 	if addr.Network() == "unix" {
-		return "listening on " + httpd.SocketPrefix + addr.String()
+		return "listening on " + listener.SocketPrefix + addr.String()
 	}
 	if o.webConfig == "" {
 		return fmt.Sprintf("listening on http://%s/", addr)
@@ -239,7 +240,7 @@ type profiler interface {
 
 // run serves p on ln until ctx ends or something fails.
 func (o *serveOptions) run(
-	ctx context.Context, p profiler, ln *httpd.Listener, length time.Duration, log *slog.Logger,
+	ctx context.Context, p profiler, ln *listener.Listener, length time.Duration, log *slog.Logger,
 ) error {
 	build := version.Get()
 	var names []string

@@ -16,7 +16,7 @@ import (
 
 	"github.com/vmprof-agent/vmprof-agent/agent/host/socketfile"
 	"github.com/vmprof-agent/vmprof-agent/agent/model/profile"
-	"github.com/vmprof-agent/vmprof-agent/agent/view/httpd"
+	"github.com/vmprof-agent/vmprof-agent/agent/view/httpd/listener"
 	"github.com/vmprof-agent/vmprof-agent/cct"
 	"github.com/vmprof-agent/vmprof-agent/symbolize/symbol"
 )
@@ -110,7 +110,7 @@ func TestServe(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		ln, err := httpd.Listen("127.0.0.1:0", "", false, socketfile.Access{})
+		ln, err := listener.Listen("127.0.0.1:0", "", false, socketfile.Access{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -172,7 +172,7 @@ func TestServeDoes(t *testing.T) {
 
 // An agent that fails ends the server, and its error is the verb's.
 func TestServeFails(t *testing.T) {
-	ln, err := httpd.Listen("127.0.0.1:0", "", false, socketfile.Access{})
+	ln, err := listener.Listen("127.0.0.1:0", "", false, socketfile.Access{})
 	if err != nil {
 		t.Fatal(err)
 	}

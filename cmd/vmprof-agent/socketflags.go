@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/host/socketfile"
-	"github.com/vmprof-agent/vmprof-agent/agent/view/httpd"
+	"github.com/vmprof-agent/vmprof-agent/agent/view/httpd/listener"
 )
 
 // socketFlags say who may connect to the Unix socket of serve.
@@ -29,7 +29,7 @@ func (s *socketFlags) add(fs *pflag.FlagSet) {
 func (s *socketFlags) check(fs *pflag.FlagSet, listen string) error {
 	s.access = socketfile.Access{UID: -1, GID: -1}
 	for _, name := range []string{"web.socket-owner", "web.socket-group", "web.socket-mode"} {
-		if fs.Changed(name) && !strings.HasPrefix(listen, httpd.SocketPrefix) {
+		if fs.Changed(name) && !strings.HasPrefix(listen, listener.SocketPrefix) {
 			return usageError(fmt.Sprintf("--%s needs --web.listen-address=unix:PATH", name))
 		}
 	}

@@ -52,7 +52,8 @@ var hostileRows = []Row{
 		Fault: "the agent panics over a request, a window, or what it does from time to time",
 		Holds: "The panic is counted by its stage and logged with its stack. The request is answered with status " +
 			"500, and all else goes on.",
-		Elsewhere: []string{"agent/view/httpd.TestCaught", "agent.TestObserverPanics", "agent/view/audit.FuzzCompare"},
+		Elsewhere: []string{"agent/view/httpd/listener.TestCaught", "agent.TestObserverPanics",
+			"agent/view/audit.FuzzCompare"},
 	},
 	{
 		Fault: "a link of another user with the name of an output file, or of a directory on the way to it",
@@ -84,15 +85,17 @@ var hostileRows = []Row{
 			"connection that has waited longest for a further request is closed when there are 256. While all of " +
 			"these are being answered, 16 more are for `/metrics`, " +
 			"`/healthz`, `/-/healthy` and `/-/ready`.",
-		Elsewhere: []string{"agent/view/httpd.TestIdleConnections", "agent/view/httpd.TestReconnectingClients",
-			"agent/view/httpd.TestRoomForConnections", "agent/view/httpd.TestNewConnectionIsKept"},
+		Elsewhere: []string{"agent/view/httpd/listener.TestIdleConnections",
+			"agent/view/httpd/listener.TestReconnectingClients",
+			"agent/view/httpd/listener.TestRoomForConnections", "agent/view/httpd/listener.TestNewConnectionIsKept"},
 	},
 	{
 		Fault: "clients that do not read what they ask for, on every connection that there may be",
 		Holds: "Answers are complete before they are sent, and those who ask for metrics meanwhile share one. Of 256 " +
 			"connections that are all being answered, the one that has been sent to for longest is closed for another " +
 			"client after a second. So is the oldest of 32 profiles and data for pages that are being sent.",
-		Elsewhere: []string{"agent/view/httpd.TestSlowScrapers", "agent/view/httpd.TestScrapesAreShared",
+		Elsewhere: []string{"agent/view/httpd/listener.TestSlowScrapers",
+			"agent/view/httpd/listener.TestScrapesAreShared",
 			"agent/view/httpd.TestSlowClients"},
 	},
 	{
@@ -101,10 +104,12 @@ var hostileRows = []Row{
 			"five, then one every ten seconds; others get " +
 			"status 429 and `Retry-After`. Networks with fewer wrong passwords come first. Passwords that were right " +
 			"are remembered for ten minutes after their last use, and unknown users take as long as others.",
-		Elsewhere: []string{"agent/view/httpd.TestWrongPasswords", "agent/view/httpd.TestRightPasswords",
-			"agent/view/httpd.TestPasswordInParallel", "agent/view/httpd.TestRestAfterWrongPassword",
-			"agent/view/httpd.TestPasswordBounds",
-			"agent/view/httpd.TestPasswordAmongGuesses", "agent/view/httpd.TestPasswordOfManyAddresses"},
+		Elsewhere: []string{"agent/view/httpd/listener.TestWrongPasswords",
+			"agent/view/httpd/listener.TestRightPasswords",
+			"agent/view/httpd/listener.TestPasswordInParallel", "agent/view/httpd/listener.TestRestAfterWrongPassword",
+			"agent/view/httpd/listener.TestPasswordBounds",
+			"agent/view/httpd/listener.TestPasswordAmongGuesses",
+			"agent/view/httpd/listener.TestPasswordOfManyAddresses"},
 	},
 	{
 		Fault: "a profile file that decompresses to much more, or whose parts take much more once parsed",
@@ -124,7 +129,7 @@ var hostileRows = []Row{
 		Elsewhere: []string{"agent/host/socketfile.TestListen", "agent/host/socketfile.TestListenInTheWay",
 			"agent/host/socketfile.TestListenInDirectories",
 			"agent/host/socketfile.TestListenAmongOthers", "agent/host/socketfile.TestAccess",
-			"agent/view/httpd.TestServeOnSocket"},
+			"agent/view/httpd/listener.TestServeOnSocket"},
 	},
 	{
 		Fault:     "a service begins or ends while versions are compared",

@@ -25,12 +25,12 @@ var serviceRows = []Row{
 	{Fault: "a web configuration without TLS and users", Test: testOpenAddress,
 		Holds: "`serve` refuses an address that others can reach. If the file loses its TLS and users while " +
 			"`serve` runs, every request gets status 503 until the file configures one of them again.",
-		Elsewhere: []string{"agent/view/httpd.TestListen", "agent/view/httpd.TestLostProtection",
-			"agent/view/httpd.TestHalfWrittenConfig"}},
+		Elsewhere: []string{"agent/view/httpd/listener.TestListen", "agent/view/httpd/listener.TestLostProtection",
+			"agent/view/httpd/listener.TestHalfWrittenConfig"}},
 	{Fault: "the certificate, the key or the web configuration of `serve` becomes unusable",
 		Holds: "New TLS connections are refused until the files are mended. The log says what is wrong, once for " +
 			"each change, and when they are mended; each time is counted (`vmprof_http_tls_config_failures_total`).",
-		Elsewhere: []string{"agent/view/httpd.TestBadCertificate"}},
+		Elsewhere: []string{"agent/view/httpd/listener.TestBadCertificate"}},
 	{Fault: "a hangup", Test: testHangup,
 		Holds: "`record` writes its profile and exits. `serve` keeps running."},
 	{Fault: "a recording with a COMMAND is killed", Test: testKilledRecording,

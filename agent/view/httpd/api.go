@@ -14,6 +14,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/vmprof-agent/vmprof-agent/agent/view/httpd/listener"
 	"github.com/vmprof-agent/vmprof-agent/agent/view/report/flame"
 )
 
@@ -38,10 +39,10 @@ type api struct {
 	kept       *kept
 	kinds      func() []*kind
 	busy       chan struct{}
-	sender     *sender
+	sender     *listener.Sender
 }
 
-func newAPI(k *kept, kinds func() []*kind, s *sender) *api {
+func newAPI(k *kept, kinds func() []*kind, s *listener.Sender) *api {
 	return &api{recordings: k, timelines: k, kept: k, kinds: kinds, busy: make(chan struct{}, maxAPIRequests),
 		sender: s}
 }
@@ -124,7 +125,7 @@ func (a *api) answer(of func(*http.Request, selection) (any, error)) http.Handle
 			if acceptsGzip(r) {
 				w.Header().Set("Content-Encoding", "gzip")
 			}
-			if !a.sender.send(w, body) {
+			if !a.sender.Send(w, body) {
 				w.Header().Del("Content-Encoding")
 				tooBusy(w)
 			}

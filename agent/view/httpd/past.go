@@ -9,6 +9,7 @@ import (
 
 	"github.com/vmprof-agent/vmprof-agent/agent/model/profile"
 	"github.com/vmprof-agent/vmprof-agent/agent/view/history"
+	"github.com/vmprof-agent/vmprof-agent/agent/view/httpd/listener"
 )
 
 // A History is what serve --history-dir keeps. Its methods may be called from any goroutine.
@@ -78,7 +79,7 @@ func (p *profiles) servePast(w http.ResponseWriter, r *http.Request) {
 	case errors.Is(err, errPastBusy):
 		w.Header().Set("Retry-After", "1")
 		refuse(w, http.StatusTooManyRequests, err.Error())
-	case r.Context().Err() != nil && !errors.Is(context.Cause(r.Context()), errStopping):
+	case r.Context().Err() != nil && !errors.Is(context.Cause(r.Context()), listener.ErrStopping):
 		return // nobody is there to read it
 	case errors.Is(err, history.ErrNone), errors.Is(err, errNoPast):
 		refuse(w, http.StatusNotFound, err.Error())

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/model/profile"
+	"github.com/vmprof-agent/vmprof-agent/agent/view/httpd/listener"
 	"github.com/vmprof-agent/vmprof-agent/agent/view/sink"
 )
 
@@ -34,11 +35,11 @@ type profiles struct {
 	kind   *kind
 	slots  *slots
 	past   *past
-	sender *sender
+	sender *listener.Sender
 	logger *slog.Logger
 }
 
-func newProfiles(source Source, k *kind, s *slots, past *past, sender *sender, logger *slog.Logger) *profiles {
+func newProfiles(source Source, k *kind, s *slots, past *past, sender *listener.Sender, logger *slog.Logger) *profiles {
 	return &profiles{source, k, s, past, sender, logger}
 }
 
@@ -70,10 +71,10 @@ func (p *profiles) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer release()
 	// Only fails where deadlines are not supported, as in a test's recorder.
 	// for answers without a profile
-	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(d + writeTimeout))
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(d + listener.WriteTimeout))
 
 	window, err := p.source.Collect(r.Context(), d, pids)
-	stopping := errors.Is(context.Cause(r.Context()), errStopping)
+	stopping := errors.Is(context.Cause(r.Context()), listener.ErrStopping)
 	switch {
 	case r.Context().Err() != nil && !stopping:
 		return // nobody is there to read it
@@ -109,11 +110,11 @@ func (p *profiles) encode(window *profile.Profile) ([]byte, error) {
 
 func (p *profiles) send(w http.ResponseWriter, body []byte) {
 	p.header(w.Header())
-	if !p.sender.send(w, body) {
+	if !p.sender.Send(w, body) {
 		w.Header().Del("Content-Disposition")
 		w.Header().Set("Retry-After", "1")
 		refuse(w, http.StatusTooManyRequests, fmt.Sprintf("%d answers are being sent already; try again in 1 s",
-			maxSending))
+			listener.MaxSending))
 	}
 }
 

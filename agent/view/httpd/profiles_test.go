@@ -15,6 +15,7 @@ import (
 
 	pprof "github.com/google/pprof/profile"
 
+	"github.com/vmprof-agent/vmprof-agent/agent/view/httpd/listener"
 	"github.com/vmprof-agent/vmprof-agent/tests/wait"
 )
 
@@ -120,7 +121,7 @@ func TestPullMovesTheDeadline(t *testing.T) {
 		newServer(t, new(fake)).handler.ServeHTTP(rec, httptest.NewRequest("GET",
 			fmt.Sprintf("/profiles/cpu?seconds=%d", seconds), nil))
 		if rec.Code != 200 || len(rec.deadlines) != 2 || rec.deadlines[0].Before(before.Add(seconds*time.Second+
-			writeTimeout)) || rec.deadlines[1].Before(before.Add(sendTimeout)) {
+			listener.WriteTimeout)) || rec.deadlines[1].Before(before.Add(listener.SendTimeout)) {
 			t.Errorf("%d s: %d, may write until %v, now %v", seconds, rec.Code, rec.deadlines, before)
 		}
 	}

@@ -3,7 +3,7 @@
 //
 //	s := httpd.New(source, exporter.Gatherer(), logger)
 //	go func() { for w := range windows { s.Observe(w) } }()
-//	ln, err := httpd.Listen(address, webConfig, allowInsecure, access)
+//	ln, err := listener.Listen(address, webConfig, allowInsecure, access)
 //	err = s.Serve(ctx, ln)
 //
 // Everything is read-only: there is no request that changes the agent, a target or a file. What a
@@ -14,34 +14,19 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log"
 	"log/slog"
-	"net"
 	"net/http"
 	"time"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/model/profile"
+	"github.com/vmprof-agent/vmprof-agent/agent/view/httpd/listener"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
-	"github.com/prometheus/exporter-toolkit/web"
-)
-
-const (
-	maxHeaderBytes = 8 << 10
-	// writeTimeout is for a whole answer, from the end of the request's header. Pulling a profile
-	// takes longer by the length of the profile, see profiles.
-	writeTimeout = 30 * time.Second
-	// shutdownGrace is for answers under way when the server is to stop.
-	shutdownGrace = 5 * time.Second
 )
 
 // ErrNoProcess is the error for a process that does not exist.
 var ErrNoProcess = errors.New("no such process")
-
-// errStopping is the cause with which requests end when the server stops, as opposed to a client
-// that went away.
-var errStopping = errors.New("the agent is stopping")
 
 // A Source is the agent that is served. Its methods may be called from any goroutine.
 type Source interface {
@@ -82,7 +67,7 @@ func New(source Source, metrics prometheus.Gatherer, logger *slog.Logger) *Serve
 	mux.HandleFunc("GET /{$}", app)
 	mux.HandleFunc("GET /plain", s.index)
 	mux.HandleFunc("GET /assets/{name}", serveAsset)
-	sender := newSender()
+	sender := new(listener.Sender)
 	s.kept = newKept(s.pages.kinds, logger)
 	s.data = newAPI(s.kept, s.pages.kinds, sender)
 	mux.HandleFunc("GET /api/v1/kinds", s.data.answer(s.data.kindNames))
@@ -91,7 +76,7 @@ func New(source Source, metrics prometheus.Gatherer, logger *slog.Logger) *Serve
 	mux.HandleFunc("GET /api/v1/course", s.data.answer(s.data.course))
 	mux.HandleFunc("GET /api/v1/why", s.data.answer(s.data.why))
 	mux.HandleFunc("GET /api/v1/timeline", s.data.answer(s.data.timeline))
-	mux.Handle("GET /metrics", newScrapes(promhttp.HandlerFor(metrics, promhttp.HandlerOpts{
+	mux.Handle("GET /metrics", listener.NewScrapes(promhttp.HandlerFor(metrics, promhttp.HandlerOpts{
 		ErrorLog:          slog.NewLogLogger(logger.Handler(), slog.LevelError),
 		ErrorHandling:     promhttp.ContinueOnError, // one metric that is wrong does not hide the others
 		EnableOpenMetrics: true,
@@ -106,7 +91,7 @@ func New(source Source, metrics prometheus.Gatherer, logger *slog.Logger) *Serve
 	mux.HandleFunc("GET /-/healthy", alive) // Prometheus' name
 	mux.HandleFunc("GET /healthz", alive)   // Kubernetes'
 	mux.HandleFunc("GET /-/ready", s.ready)
-	s.handler = caught(logger, source.RequestFailed, bodiless(headers(mux)))
+	s.handler = listener.Guard(logger, source.RequestFailed, mux)
 	return s
 }
 
@@ -130,48 +115,6 @@ func (s *Server) ready(w http.ResponseWriter, r *http.Request) {
 
 // Serve answers on ln until ctx ends, and closes ln. Profiles that are being pulled at the end are
 // cut short and sent.
-func (s *Server) Serve(ctx context.Context, ln *Listener) error {
-	requests, stop := context.WithCancelCause(context.WithoutCancel(ctx))
-	defer stop(errStopping)
-	srv := &http.Server{
-		Handler: ln.protect(localHost(ln.Addr(), s.handler)),
-		// No ReadTimeout: it would also end requests that are being answered. See bodiless.
-		ReadHeaderTimeout: headerTimeout,
-		WriteTimeout:      writeTimeout,
-		IdleTimeout:       2 * time.Minute,
-		MaxHeaderBytes:    maxHeaderBytes,
-		ErrorLog:          log.New(serverErrors{ln.certificates, s.logger}, "", 0),
-		ConnContext:       withConnection,
-	}
-	srv.BaseContext = func(net.Listener) context.Context {
-		// web.Serve has put its handler around that one, and there is no connection yet.
-		if ln.webConfig != "" {
-			srv.Handler = ln.passwords.guard(srv.Handler)
-		}
-		srv.Handler = connected(srv.Handler)
-		return requests
-	}
-
-	if ln.certificates != nil {
-		go ln.certificates.watch(requests, s.logger)
-	}
-	served := make(chan error, 1)
-	go func() {
-		served <- web.Serve(ln, srv, &web.FlagConfig{WebConfigFile: &ln.webConfig}, s.logger)
-	}()
-	select {
-	case err := <-served:
-		ln.Close() // web.Serve leaves it open when the configuration is bad
-		return fmt.Errorf("serve HTTP on %s: %w", ln.Addr(), err)
-	case <-ctx.Done():
-	}
-
-	stop(errStopping)
-	grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownGrace)
-	defer cancel()
-	if err := srv.Shutdown(grace); err != nil {
-		srv.Close() // a client that does not read its answer
-	}
-	<-served
-	return nil
+func (s *Server) Serve(ctx context.Context, ln *listener.Listener) error {
+	return ln.Serve(ctx, s.handler, s.logger)
 }

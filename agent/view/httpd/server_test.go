@@ -1,13 +1,18 @@
 package httpd
 
 import (
+	"context"
 	"io"
+	"net"
 	"net/http"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/vmprof-agent/vmprof-agent/agent/host/socketfile"
 	"github.com/vmprof-agent/vmprof-agent/agent/model/profile"
+	"github.com/vmprof-agent/vmprof-agent/agent/view/httpd/listener"
+	"github.com/vmprof-agent/vmprof-agent/tests/wait"
 )
 
 func get(t *testing.T, url string) (*http.Response, string) {
@@ -111,5 +116,45 @@ func TestMethods(t *testing.T) {
 		if resp.StatusCode != 400 {
 			t.Errorf("POST %s with a body: %d, want 400", path, resp.StatusCode)
 		}
+	}
+}
+
+// A profile that is being pulled when the agent stops is sent as far as it got.
+func TestServeStops(t *testing.T) {
+	f := &fake{hold: make(chan struct{})} // never let
+	ln, err := listener.Listen("127.0.0.1:0", "", false, socketfile.Access{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	addr, ended := ln.Addr().String(), make(chan error, 1)
+	ctx, stop := context.WithCancel(t.Context())
+	go func() { ended <- newServer(t, f).Serve(ctx, ln) }()
+	type answer struct {
+		status int
+		body   string
+	}
+	pulled := make(chan answer)
+	go func() {
+		resp, err := http.Get("http://" + addr + "/profiles/cpu?seconds=300")
+		if err != nil {
+			t.Error(err)
+			pulled <- answer{}
+			return
+		}
+		defer resp.Body.Close()
+		body, _ := io.ReadAll(resp.Body)
+		pulled <- answer{resp.StatusCode, string(body)}
+	}()
+	wait.For(t, wait.Long, "the pull", func() bool { return len(f.called()) == 1 })
+	stop()
+	if err := <-ended; err != nil {
+		t.Errorf("Serve: %v", err)
+	}
+	if a := <-pulled; a.status != 200 || !strings.HasPrefix(a.body, "\x1f\x8b") {
+		t.Errorf("the pull ended with %d and %.100q", a.status, a.body)
+	}
+	if conn, err := net.Dial("tcp", addr); err == nil {
+		conn.Close()
+		t.Error("it still listens")
 	}
 }

@@ -1,4 +1,4 @@
-package httpd
+package listener
 
 import (
 	"bytes"
@@ -11,10 +11,10 @@ import (
 	"github.com/prometheus/common/expfmt"
 )
 
-// scrapes answers questions for metrics. Whoever asks while an answer is being made gets the next
+// Scrapes answers questions for metrics. Whoever asks while an answer is being made gets the next
 // one, with all others that do. One is made at a time, and complete before it is sent, so that
 // neither many clients nor slow ones keep others waiting.
-type scrapes struct {
+type Scrapes struct {
 	metrics http.Handler
 	making  chan struct{} // holds an element while one is made
 
@@ -36,12 +36,13 @@ type scrape struct {
 	body   bytes.Buffer
 }
 
-func newScrapes(metrics http.Handler) *scrapes {
-	return &scrapes{metrics: metrics, making: make(chan struct{}, 1), next: map[scrapeFormat]*scrape{}}
+// NewScrapes answers with what a handler does.
+func NewScrapes(metrics http.Handler) *Scrapes {
+	return &Scrapes{metrics: metrics, making: make(chan struct{}, 1), next: map[scrapeFormat]*scrape{}}
 }
 
 // ServeHTTP implements http.Handler.
-func (s *scrapes) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (s *Scrapes) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	answer := s.answer(r)
 	select {
 	case <-answer.done:
@@ -49,7 +50,7 @@ func (s *scrapes) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	// Only fails where deadlines are not supported, as in a test's recorder.
-	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(sendTimeout))
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(SendTimeout))
 	maps.Copy(w.Header(), answer.header)
 	w.WriteHeader(answer.status)
 	_, _ = w.Write(answer.body.Bytes()) // an error means that the client went away, or is too slow
@@ -57,7 +58,7 @@ func (s *scrapes) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // answer returns the next answer in the format that a request is for, and makes it if nobody else
 // does.
-func (s *scrapes) answer(r *http.Request) *scrape {
+func (s *Scrapes) answer(r *http.Request) *scrape {
 	f := scrapeFormat{expfmt.NegotiateAccept(r.Header, expfmt.DefaultOpenMetricsAcceptedFormats()...),
 		strings.Contains(strings.Join(r.Header.Values("Accept-Encoding"), ","), "gzip")}
 	s.mu.Lock()

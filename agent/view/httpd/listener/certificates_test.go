@@ -1,4 +1,4 @@
-package httpd
+package listener
 
 import (
 	"bytes"
@@ -11,8 +11,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-
-	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/host/socketfile"
 	"github.com/vmprof-agent/vmprof-agent/tests/wait"
@@ -64,8 +62,8 @@ func TestBadCertificate(t *testing.T) {
 	logged := new(lockedBuffer)
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
-	server := New(new(fake), prometheus.NewRegistry(), slog.New(slog.NewTextHandler(logged, nil)))
-	go func() { done <- server.Serve(ctx, ln) }()
+	logger := slog.New(slog.NewTextHandler(logged, nil))
+	go func() { done <- ln.Serve(ctx, alive, logger) }()
 	defer func() { cancel(); <-done }()
 
 	// Only the handshake counts: of a file that has just changed, requests are refused for a
@@ -117,7 +115,7 @@ func TestBadCertificate(t *testing.T) {
 		if err := connect(true); err != nil {
 			t.Errorf("%s: mended, and %v", tt.name, err)
 		}
-		ln.certificates.look(server.logger)
+		ln.certificates.look(logger)
 		if n := logged.count(again); n != i+1 {
 			t.Errorf("%s: the log has been told %d times that it is mended, want %d", tt.name, n, i+1)
 		}

@@ -6,6 +6,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/vmprof-agent/vmprof-agent/agent/view/httpd/listener"
 )
 
 // A slowClient reads nothing until it is let.
@@ -41,10 +43,10 @@ func testSlowClients(t *testing.T) {
 		return w.Code
 	}
 	paths := []string{"/api/v1/flame", "/profiles/cpu?from=03:10", "/profiles/cpu?seconds=1"}
-	writing, let, done := make(chan struct{}, maxSending), make(chan struct{}), make(chan *slowClient)
+	writing, let, done := make(chan struct{}, listener.MaxSending), make(chan struct{}), make(chan *slowClient)
 	var clients []*slowClient
-	for i := range maxSending {
-		if i == maxSending-1 {
+	for i := range listener.MaxSending {
+		if i == listener.MaxSending-1 {
 			for _, path := range paths {
 				if code := ask(path); code != http.StatusOK {
 					t.Errorf("%s with %d slow clients: %d", path, i, code)
@@ -61,20 +63,20 @@ func testSlowClients(t *testing.T) {
 	}
 	for _, path := range paths {
 		if code := ask(path); code != http.StatusTooManyRequests {
-			t.Errorf("%s with %d slow clients: %d", path, maxSending, code)
+			t.Errorf("%s with %d slow clients: %d", path, listener.MaxSending, code)
 		}
 	}
-	time.Sleep(patience)
+	time.Sleep(listener.Patience)
 	for _, path := range paths {
 		if code := ask(path); code != http.StatusOK {
-			t.Errorf("%s with %d clients that are too slow: %d", path, maxSending, code)
+			t.Errorf("%s with %d clients that are too slow: %d", path, listener.MaxSending, code)
 		}
 	}
 	cut := 0
 	for _, c := range clients {
 		if time.Until(c.deadline) <= 0 {
 			cut++
-		} else if c.deadline.IsZero() || time.Until(c.deadline) > sendTimeout {
+		} else if c.deadline.IsZero() || time.Until(c.deadline) > listener.SendTimeout {
 			t.Errorf("a client may read until %v", c.deadline)
 		}
 	}
@@ -82,7 +84,7 @@ func testSlowClients(t *testing.T) {
 		t.Errorf("%d clients were cut off; the first may read until %v", cut, clients[0].deadline)
 	}
 	close(let)
-	for range maxSending {
+	for range listener.MaxSending {
 		if c := <-done; c.Code != http.StatusOK {
 			t.Errorf("status %d", c.Code)
 		}

@@ -1,4 +1,4 @@
-package httpd
+package listener
 
 import (
 	"log/slog"
@@ -15,6 +15,12 @@ import (
 // browser load or send anything.
 const policy = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data:; " +
 	"form-action 'none'; base-uri 'none'; frame-ancestors 'none'"
+
+// Guard says to browsers what the answers of a handler may do, and refuses requests with a body. It
+// answers, counts and logs that the handler panicked.
+func Guard(logger *slog.Logger, count func(), next http.Handler) http.Handler {
+	return caught(logger, count, bodiless(headers(next)))
+}
 
 // headers says to browsers what the answers may do.
 func headers(next http.Handler) http.Handler {

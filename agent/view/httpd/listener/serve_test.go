@@ -1,4 +1,4 @@
-package httpd
+package listener
 
 import (
 	"context"
@@ -10,6 +10,7 @@ import (
 	"encoding/pem"
 	"fmt"
 	"io"
+	"log/slog"
 	"math/big"
 	"net"
 	"net/http"
@@ -20,11 +21,14 @@ import (
 	"time"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/host/socketfile"
-	"github.com/vmprof-agent/vmprof-agent/tests/wait"
 )
 
-// serve runs a server as the agent does. stop ends it and returns what Serve returned.
-func serve(t *testing.T, f *fake, webConfig string) (addr string, stop func() error) {
+// alive answers every request, as the agent does.
+var alive = Guard(slog.New(slog.DiscardHandler), func() {},
+	http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+
+// serve runs a server. stop ends it and returns what Serve returned.
+func serve(t *testing.T, webConfig string) (addr string, stop func() error) {
 	t.Helper()
 	ln, err := Listen("127.0.0.1:0", webConfig, false, socketfile.Access{})
 	if err != nil {
@@ -32,42 +36,9 @@ func serve(t *testing.T, f *fake, webConfig string) (addr string, stop func() er
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
-	go func() { done <- newServer(t, f).Serve(ctx, ln) }()
+	go func() { done <- ln.Serve(ctx, alive, slog.New(slog.DiscardHandler)) }()
 	t.Cleanup(cancel)
 	return ln.Addr().String(), func() error { cancel(); return <-done }
-}
-
-// A profile that is being pulled when the agent stops is sent as far as it got.
-func TestServeStops(t *testing.T) {
-	f := &fake{hold: make(chan struct{})} // never let
-	addr, stop := serve(t, f, "")
-	type answer struct {
-		status int
-		body   string
-	}
-	pulled := make(chan answer)
-	go func() {
-		resp, err := http.Get("http://" + addr + "/profiles/cpu?seconds=300")
-		if err != nil {
-			t.Error(err)
-			pulled <- answer{}
-			return
-		}
-		defer resp.Body.Close()
-		body, _ := io.ReadAll(resp.Body)
-		pulled <- answer{resp.StatusCode, string(body)}
-	}()
-	wait.For(t, wait.Long, "the pull", func() bool { return len(f.called()) == 1 })
-	if err := stop(); err != nil {
-		t.Errorf("Serve: %v", err)
-	}
-	if a := <-pulled; a.status != 200 || !strings.HasPrefix(a.body, "\x1f\x8b") {
-		t.Errorf("the pull ended with %d and %.100q", a.status, a.body)
-	}
-	if conn, err := net.Dial("tcp", addr); err == nil {
-		conn.Close()
-		t.Error("it still listens")
-	}
 }
 
 func TestServeStopsAtOnce(t *testing.T) {
@@ -77,7 +48,7 @@ func TestServeStopsAtOnce(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := newServer(t, new(fake)).Serve(ctx, ln); err != nil {
+	if err := ln.Serve(ctx, alive, slog.New(slog.DiscardHandler)); err != nil {
 		t.Error(err)
 	}
 	if conn, err := net.Dial("tcp", ln.Addr().String()); err == nil {
@@ -87,7 +58,7 @@ func TestServeStopsAtOnce(t *testing.T) {
 }
 
 func TestServeGuards(t *testing.T) {
-	addr, _ := serve(t, new(fake), "")
+	addr, _ := serve(t, "")
 	for _, tt := range []struct {
 		name, request, want string
 	}{
@@ -131,7 +102,7 @@ func TestServeWithTLSAndPassword(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	addr, stop := serve(t, new(fake), config)
+	addr, stop := serve(t, config)
 	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots}}}
 	for password, want := range map[string]int{"": 401, "wrong": 401, "test": 200} {
 		req, err := http.NewRequest("GET", "https://"+addr+"/-/healthy", nil)
@@ -211,8 +182,7 @@ func TestServeOnSocket(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	done := make(chan error, 1)
-	f := new(fake)
-	go func() { done <- newServer(t, f).Serve(ctx, ln) }()
+	go func() { done <- ln.Serve(ctx, alive, slog.New(slog.DiscardHandler)) }()
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true,
 		DialContext: func(context.Context, string, string) (net.Conn, error) { return net.Dial("unix", path) }}}
 	resp, err := client.Get("http://any.name/-/healthy")

@@ -1,4 +1,4 @@
-package httpd
+package listener
 
 import (
 	"net"
@@ -11,7 +11,7 @@ import (
 
 // Clients that ask nothing do not keep others from asking.
 func TestIdleConnections(t *testing.T) {
-	addr, _ := serve(t, &fake{}, "")
+	addr, _ := serve(t, "")
 	for range maxConnections + 2*spareConnections {
 		idle, err := net.Dial("tcp", addr)
 		if err != nil {

@@ -1,4 +1,4 @@
-package httpd
+package listener
 
 import (
 	"bytes"
@@ -24,8 +24,8 @@ const (
 	// maxSilent is how many connections there are that have not sent a whole request yet. They cost
 	// little: no more than their descriptors.
 	maxSilent = 1024
-	// patience is for how long an answer is sent before its connection may be closed for others.
-	patience = time.Second
+	// Patience is for how long an answer is sent before its connection may be closed for others.
+	Patience = time.Second
 	// headerTimeout is how long a client may take to send the header of a request.
 	headerTimeout = 10 * time.Second
 )
@@ -125,7 +125,7 @@ func (c *connections) add(added *connection, health bool) {
 			added.spare = true
 			break
 		} else {
-			again := time.AfterFunc(patience, c.free.Broadcast) // one may have been sent to for too long by then
+			again := time.AfterFunc(Patience, c.free.Broadcast) // one may have been sent to for too long by then
 			c.free.Wait()
 			again.Stop()
 		}
@@ -158,7 +158,7 @@ func (c *connections) longestWaiting() (longest *connection) {
 // longestSending is the connection that has been sent an answer for longest, nil if for none that
 // took too long.
 func (c *connections) longestSending() (longest *connection) {
-	latest := time.Now().Add(-patience)
+	latest := time.Now().Add(-Patience)
 	for conn := range c.open {
 		if conn.requests > 0 && !conn.sends.IsZero() && conn.sends.Before(latest) {
 			longest, latest = conn, conn.sends

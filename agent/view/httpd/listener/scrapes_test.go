@@ -1,8 +1,9 @@
-package httpd
+package listener
 
 import (
 	"context"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -14,6 +15,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"golang.org/x/sys/unix"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/host/socketfile"
@@ -37,7 +39,8 @@ func TestSlowScrapers(t *testing.T) {
 	}
 	served := make(chan error)
 	ctx, stop := context.WithCancel(t.Context())
-	go func() { served <- New(&fake{}, metrics, quiet()).Serve(ctx, ln) }()
+	scrapes := NewScrapes(promhttp.HandlerFor(metrics, promhttp.HandlerOpts{}))
+	go func() { served <- ln.Serve(ctx, scrapes, slog.New(slog.DiscardHandler)) }()
 	defer func() { stop(); <-served }()
 	addr := ln.Addr().String()
 	request := "GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n"
@@ -76,7 +79,7 @@ func TestSlowScrapers(t *testing.T) {
 func TestScrapesAreShared(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		made := 0
-		s := newScrapes(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		s := NewScrapes(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			made++
 			w.Header().Set("Made", time.Now().Format(time.StampMilli)+r.Header.Get("Accept-Encoding"))
 			time.Sleep(time.Second)

@@ -1,4 +1,9 @@
-package httpd
+// Package listener decides who may ask an agent over HTTP, and bounds what all who ask may cost: a
+// Listener in connections and in checks of passwords, a Sender and Scrapes in answers.
+//
+//	ln, err := listener.Listen(address, webConfig, allowInsecure, access)
+//	err = ln.Serve(ctx, listener.Guard(logger, failed, handler), logger)
+package listener
 
 import (
 	"errors"

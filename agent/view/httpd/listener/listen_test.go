@@ -1,4 +1,4 @@
-package httpd
+package listener
 
 import (
 	"crypto/tls"
@@ -111,7 +111,7 @@ func TestLostProtection(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			write(tt.before)
-			addr, _ := serve(t, new(fake), config)
+			addr, _ := serve(t, config)
 			url := "http://" + addr + "/-/healthy"
 			if strings.Contains(tt.before, "tls") {
 				url = "https://" + addr + "/-/healthy"
