@@ -2,12 +2,48 @@ package httpd
 
 import (
 	"fmt"
+	"math"
 
 	pprof "github.com/google/pprof/profile"
 
+	"github.com/vmprof-agent/vmprof-agent/agent/model/digest"
 	"github.com/vmprof-agent/vmprof-agent/agent/model/profile"
 	"github.com/vmprof-agent/vmprof-agent/agent/view/sink"
 )
+
+// maxWindowNodes bounds the contexts of a window that is kept for pages. A node takes 48 bytes.
+const maxWindowNodes = 8 << 10
+
+// reduce makes one window of several consecutive ones, at least one, with what pages show of a kind
+// and nothing else. It merges the threads of a process and the addresses of a function: these would
+// multiply contexts, and keep the frames of ended processes in memory. Beyond limit contexts, the
+// rarest become a frame below their nearest common caller, so that totals stay true. The windows
+// are not changed.
+func reduce(windows []*profile.Profile, k *kind, limit int) *profile.Profile {
+	aside := false // there were events that pages leave out
+	part := digest.Part{Events: k.shown.events, Kind: k.shown.kind}
+	part.Labels = func(l *profile.EventLabels) (profile.EventLabels, bool) {
+		if k.shown.aside != "" && l.What == k.shown.aside {
+			aside = true
+			return *l, false
+		}
+		return k.shown.labels(*l), true
+	}
+	m := digest.NewMerger(digest.NewNames(&part), nil)
+	for _, w := range windows {
+		m.AddProfile(w)
+	}
+	all := m.Profile(limit)
+	if m.Pruned {
+		all.Comments = profile.AddNotes(all.Comments, math.MaxInt, fmt.Sprintf(
+			"rare stacks are merged; /profiles/%s has all", k.Name))
+	}
+	if aside {
+		all.Comments = profile.AddNotes(all.Comments, math.MaxInt, fmt.Sprintf(
+			"%s are left out; /profiles/%s has them", k.shown.asideAre, k.Name))
+	}
+	return all
+}
 
 // processLabel is a label that only the pages have: the outermost frame of their graphs.
 const processLabel = "process"
