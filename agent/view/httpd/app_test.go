@@ -5,18 +5,18 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"math/rand/v2"
 	"net/http"
 	"net/url"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/model/profile"
-	"github.com/vmprof-agent/vmprof-agent/agent/view/history"
-	"github.com/vmprof-agent/vmprof-agent/agent/view/report/flame"
+	"github.com/vmprof-agent/vmprof-agent/agent/view/httpd/api"
 	"github.com/vmprof-agent/vmprof-agent/agent/view/sink"
 )
+
+// maxKept is how many windows the page can show.
+const maxKept = 30
 
 // askJSON asks for JSON and decodes it.
 func askJSON(t *testing.T, address string, to any) {
@@ -62,7 +62,7 @@ func (a *flameAnswer) total() (sum float64) {
 // The answers have what the windows have: of services, of processes, and of times.
 func TestAPI(t *testing.T) {
 	s, hs := start(t, &fake{stats: profile.Stats{Calls: new(profile.CallStats)}})
-	var services servicesJSON
+	var services api.Services
 	askJSON(t, hs.URL+"/api/v1/services", &services)
 	if len(services.Services) != 0 || len(services.Kinds) != 2 || services.Kinds[0].Name != "cpu" {
 		t.Errorf("before the first window: %+v", services)
@@ -156,7 +156,7 @@ func TestAPIBaseline(t *testing.T) {
 func TestAPIWhy(t *testing.T) {
 	s, hs := start(t, new(fake))
 	get(t, hs.URL+"/api/v1/flame")
-	var why whyJSON
+	var why api.Why
 	if askJSON(t, hs.URL+"/api/v1/why", &why); len(why.Findings) != 0 ||
 		!strings.Contains(fmt.Sprint(why.Notes), "Undecided") {
 		t.Errorf("before the first window: %+v", why.Why)
@@ -230,7 +230,7 @@ func TestAPIRates(t *testing.T) {
 		}
 		s.Observe(w)
 	}
-	var answer servicesJSON
+	var answer api.Services
 	askJSON(t, hs.URL+"/api/v1/services", &answer)
 	at := func(n uint64) int64 { return shop(n).Start.UnixMilli() }
 	if c := answer.Compared; c.From != at(20) || c.To != at(30) || c.BaseFrom != at(0) || c.BaseTo != at(20) {
@@ -256,42 +256,13 @@ func TestAPIRates(t *testing.T) {
 		t.Errorf("all: %+v", all)
 	}
 	// Of two times without a difference nothing changed, and the first one is not the last.
-	var past servicesJSON
+	var past api.Services
 	if askJSON(t, fmt.Sprintf("%s/api/v1/services?from=%d&to=%d", hs.URL, at(10), at(20)),
 		&past); past.Services[0].Rates[0].Change != nil || len(past.Services[0].Rates[0].Points) != 20 {
 		t.Errorf("%+v", past.Services[0].Rates[0])
 	}
 }
 
-// Services whose use varies have no change by chance.
-func TestRatesNoFalseAlarm(t *testing.T) {
-	const services, rounds = 40, 25
-	random := rand.New(rand.NewPCG(5, 1))
-	cpu := []ratedKind{{kinds[0], "nanoseconds", 2e7, nil}}
-	alarms := 0
-	for range rounds {
-		var list []history.Slice
-		values := make([][]float64, services)
-		for n := range 30 {
-			at := time.Unix(int64(10*n), 0)
-			list = append(list, history.Slice{Start: at, End: at.Add(10 * time.Second), Covered: 10 * time.Second})
-			for i := range values {
-				values[i] = append(values[i], 1e7*math.Round(float64(20+30*i)*math.Exp(0.2*random.NormFloat64())))
-			}
-		}
-		for _, c := range changesOf(list, [2]TimeRange{{time.Unix(0, 0), time.Unix(200, 0)},
-			{time.Unix(200, 0), time.Time{}}}, cpu, values) {
-			if c != nil {
-				alarms++
-			}
-		}
-	}
-	if alarms > 1 {
-		t.Errorf("%d false alarms in %d rounds of %d services", alarms, rounds, services)
-	}
-}
-
-// Samples of less than a minute have their times to 20 ms, of all processes and of one; other times
 // have none.
 func TestAPICourse(t *testing.T) {
 	s, hs := start(t, new(fake))
@@ -304,7 +275,7 @@ func TestAPICourse(t *testing.T) {
 		s.Observe(w)
 	}
 	at := func(n uint64) int64 { return shop(n).Start.UnixMilli() }
-	ask := func(query string) (c courseJSON) {
+	ask := func(query string) (c api.Course) {
 		t.Helper()
 		askJSON(t, hs.URL+"/api/v1/course?"+query, &c)
 		return c
@@ -337,10 +308,9 @@ func TestAPIBounds(t *testing.T) {
 	for n := range uint64(maxKept + 10) {
 		s.Observe(busyShop(n))
 	}
-	windows := 0
-	s.kept.windows["cpu"].Each(func(*flame.Graph) { windows++ })
-	if windows != maxKept {
-		t.Errorf("%d windows are kept", windows)
+	var answer flameAnswer
+	if askJSON(t, hs.URL+"/api/v1/flame", &answer); len(answer.Timeline.Start) != maxKept {
+		t.Errorf("%d windows are kept", len(answer.Timeline.Start))
 	}
 	for path, limit := range map[string]int{"/api/v1/flame": 1 << 20, "/api/v1/services": 1 << 17, "/": 2000} {
 		req, _ := http.NewRequest("GET", hs.URL+path, nil)
@@ -357,49 +327,41 @@ func TestAPIBounds(t *testing.T) {
 	}
 }
 
-// While nobody looks, windows are not converted and few are held. Who looks then sees these, of the
-// kind that is looked at: no other is converted before the answer. After that, all windows that
-// follow are seen.
-func TestKeptUnlooked(t *testing.T) {
-	at := time.Now()
-	recorded := recordedKinds(profile.Stats{Time: true, Calls: new(profile.CallStats),
-		Events: &profile.EventStats{Kinds: []profile.EventKind{profile.Allocations, profile.Locks}}})
-	k := newKept(func() []*kind { return recorded }, quiet())
-	k.now = func() time.Time { return at }
-	seconds := func() float64 {
-		f, err := k.Flame(t.Context(), "cpu", "", time.Time{}, time.Time{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		return f.Duration.Seconds()
-	}
+// The timeline has marks where a service started again, collected garbage, or the agent lost
+// samples or did not record.
+func TestMarks(t *testing.T) {
+	s, hs := start(t, new(fake))
 	for n := range uint64(10) {
-		k.observe(shop(n))
-	}
-	if len(k.fresh) != maxFresh || k.windows != nil {
-		t.Errorf("%d windows are held, %d kinds converted", len(k.fresh), len(k.windows))
-	}
-	if got := seconds(); got != 10*maxFresh {
-		t.Errorf("who looks first sees %v s", got)
-	}
-	if len(k.windows) != 1 || len(k.fresh) != maxFresh {
-		t.Errorf("for one kind, %d kinds are converted; %d windows are held for the others", len(k.windows),
-			len(k.fresh))
-	}
-	for n := range uint64(5) {
-		k.observe(shop(10 + n))
-	}
-	if got := seconds(); got != 10*(maxFresh+5) || len(k.fresh) != 0 || len(k.windows) != len(recorded) {
-		t.Errorf("then %v s of %d kinds", got, len(k.windows))
-	}
-	for _, of := range recorded {
-		if f, err := k.Flame(t.Context(), of.Name, "", time.Time{}, time.Time{}); err != nil ||
-			f.Duration.Seconds() != 10*(maxFresh+5) {
-			t.Errorf("%s: %v, %v", of.Name, f, err)
+		w := shop(n)
+		switch {
+		case n == 3:
+			w.Counts.Dropped = map[string]uint64{"ring_full": 160}
+		case n == 4:
+			w.Processes[1].PID = 2001 // without a VM: programs like this one start all the time
+		case n == 5:
+			w.Processes[0].Events = []*profile.Events{{Kind: profile.Pauses, Rows: []profile.EventRow{
+				{EventLabels: profile.EventLabels{Collector: "G1 Young Generation"}, Values: [3]float64{2, 3e6}},
+				{EventLabels: profile.EventLabels{What: "Deoptimize"}, Values: [3]float64{1, 5e6}}}}}
+		case n == 7:
+			continue
+		case n >= 8:
+			w.Processes[0].PID = 1001
 		}
+		s.Observe(w)
 	}
-	at = at.Add(lookedAt)
-	if k.observe(shop(20)); k.windows != nil || len(k.fresh) != 1 {
-		t.Error("what nobody looks at is kept")
+	var all, other api.Timeline
+	askJSON(t, hs.URL+"/api/v1/timeline", &all)
+	var texts []string
+	for _, m := range all.Marks {
+		texts = append(texts, fmt.Sprint(m.Kind, " ", (m.From-shop(0).Start.UnixMilli())/10_000, " ", m.Text))
+	}
+	want := []string{"lost 3 10 % of the samples were lost",
+		"gc 5 shop.service: 2 GC pauses, 3ms (G1 Young Generation)", "gap 7 10s were not recorded",
+		"start 8 shop.service started again (pid 1001)"}
+	if strings.Join(texts, "\n") != strings.Join(want, "\n") {
+		t.Errorf("got\n%s\nwant\n%s", strings.Join(texts, "\n"), strings.Join(want, "\n"))
+	}
+	if askJSON(t, hs.URL+"/api/v1/timeline?service=postgresql.service", &other); len(other.Marks) != 2 {
+		t.Errorf("another service: %+v", other.Marks)
 	}
 }

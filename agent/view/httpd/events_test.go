@@ -179,7 +179,7 @@ func TestMergeEvents(t *testing.T) {
 
 // kindOf is what there is of a kind of events.
 func kindOf(of profile.EventKind) *kind {
-	return kinds[slices.IndexFunc(kinds, func(k *kind) bool { return k.content == sink.OfEvents(of) })]
+	return kinds[slices.IndexFunc(kinds, func(k *kind) bool { return k.Content == sink.OfEvents(of) })]
 }
 
 // The rarest are those that have least of what is seen first, not those that happened least.

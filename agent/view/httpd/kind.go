@@ -5,17 +5,16 @@ import (
 	"strings"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/model/profile"
+	"github.com/vmprof-agent/vmprof-agent/agent/view/httpd/api"
 	"github.com/vmprof-agent/vmprof-agent/agent/view/sink"
 )
 
 // A kind is something that the agent may record.
 type kind struct {
-	Name    string // name as -e has it, and in file names
-	Title   string // title of its profiles
-	About   string // what they show
+	api.Kind
+	About   string // what its profiles show
 	Things  string // what happened, in the plural
 	missing string // what an agent does not do that has none
-	content sink.Content
 	// recorded says whether there are any.
 	recorded func(profile.Stats) bool
 	// shown is how pages show the kind; nil if they do not, as its stacks are not whole.
@@ -25,10 +24,12 @@ type kind struct {
 // kinds are all there are. Pages show the first that is recorded and can be shown.
 var kinds = func() []*kind {
 	all := []*kind{
-		{"cpu", "CPU profile", "methods by CPU time", "CPU time", "CPU time is not sampled", sink.Time,
+		{api.Kind{Name: "cpu", Title: "CPU profile", Content: sink.Time}, "methods by CPU time", "CPU time",
+			"CPU time is not sampled",
 			func(s profile.Stats) bool { return s.Time },
 			&view{column: "CPU", whole: "100 % is one CPU.", amount: cpuTime}},
-		{"calls", "Call graph", "call counts by caller and callee", "calls", "calls are not sampled", sink.CallCounts,
+		{api.Kind{Name: "calls", Title: "Call graph", Content: sink.CallCounts}, "call counts by caller and callee",
+			"calls", "calls are not sampled",
 			func(s profile.Stats) bool { return s.Calls != nil }, nil},
 	}
 	for of := range profile.EventKinds {
@@ -43,7 +44,8 @@ func ofEvents(of profile.EventKind) *kind {
 	shown := &view{column: d.Page.Column, value: d.Main, leaf: d.Leaf, aside: d.Page.Aside, asideAre: d.Page.Asides,
 		whole: d.Page.Whole, events: true, kind: of, unit: d.Values[d.Main].Unit}
 	shown.amount = func(p *profile.Profile, proc *profile.Process) float64 { return shown.eventAmount(of, proc) }
-	return &kind{d.Name, d.Page.Title, d.Page.About, d.Page.Things, d.Page.Lack, sink.OfEvents(of),
+	return &kind{api.Kind{Name: d.Name, Title: d.Page.Title, Content: sink.OfEvents(of)}, d.Page.About, d.Page.Things,
+		d.Page.Lack,
 		func(s profile.Stats) bool { return s.Events != nil && slices.Contains(s.Events.Kinds, of) }, shown}
 }
 
@@ -78,7 +80,7 @@ func (k *kind) refusal(s profile.Stats) string {
 		}
 	}
 	text := k.missing + ": start the agent with serve -e " + strings.Join(names, ",")
-	if k.content == sink.OfEvents(profile.Values) {
+	if k.Content == sink.OfEvents(profile.Values) {
 		text += " and a --probe"
 	}
 	return text

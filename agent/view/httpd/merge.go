@@ -51,7 +51,7 @@ const processLabel = "process"
 // merge makes one pprof profile of what windows have of a kind that pages show: see reduce. There
 // is at least one window.
 func merge(windows []*profile.Profile, k *kind, limit int) (*pprof.Profile, error) {
-	p, err := sink.Pprof(reduce(windows, k, limit), k.content)
+	p, err := sink.Pprof(reduce(windows, k, limit), k.Content)
 	if err != nil {
 		return nil, fmt.Errorf("encode windows: %w", err)
 	}

@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/model/profile"
+	"github.com/vmprof-agent/vmprof-agent/agent/view/httpd/api"
 )
 
 const (
@@ -61,11 +62,8 @@ func newPages(source Source, recent *recent, logger *slog.Logger) *pages {
 		busy: make(chan struct{}, 1), fit: maxPageNodes}
 }
 
-// Errors of make.
-var (
-	errBusy  = errors.New("too many requests wait for pages; try again in a second")
-	errEmpty = errors.New("there are no samples")
-)
+// errEmpty is an error of make.
+var errEmpty = errors.New("there are no samples")
 
 func (p *pages) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	recorded := p.kinds()
@@ -96,7 +94,7 @@ func (p *pages) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			p.cache.release(page)
 		}
 		return
-	case errors.Is(err, errBusy):
+	case errors.Is(err, api.ErrBusy):
 		w.Header().Set("Retry-After", strconv.Itoa(1))
 		http.Error(w, err.Error(), http.StatusTooManyRequests)
 	case errors.Is(err, errEmpty):
@@ -122,6 +120,14 @@ func (p *pages) kinds() []*kind {
 	return recorded
 }
 
+// data are these kinds as the page at / shows them.
+func (p *pages) data() (recorded []*api.Kind) {
+	for _, k := range p.kinds() {
+		recorded = append(recorded, &k.Kind)
+	}
+	return recorded
+}
+
 // pull is the command that shows the first of some kinds.
 func pull(host string, kinds []*kind) string {
 	if len(kinds) == 0 {
@@ -140,7 +146,7 @@ func (p *pages) find(r *http.Request, k *kind) (*page, error) {
 	case p.waiting <- struct{}{}:
 		defer func() { <-p.waiting }()
 	default:
-		return nil, errBusy
+		return nil, api.ErrBusy
 	}
 	select {
 	case p.busy <- struct{}{}:
@@ -152,7 +158,7 @@ func (p *pages) find(r *http.Request, k *kind) (*page, error) {
 		return page, nil
 	}
 	if !p.cache.room() {
-		return nil, errBusy // Slow readers take all the room.
+		return nil, api.ErrBusy // Slow readers take all the room.
 	}
 	windows, version := p.recent.last()
 	page, err := p.make(r, k, windows, version)

@@ -7,20 +7,10 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/vmprof-agent/vmprof-agent/agent/model/profile"
 	"github.com/vmprof-agent/vmprof-agent/agent/view/history"
+	"github.com/vmprof-agent/vmprof-agent/agent/view/httpd/api"
 	"github.com/vmprof-agent/vmprof-agent/agent/view/httpd/listener"
 )
-
-// A History is what serve --history-dir keeps. Its methods may be called from any goroutine.
-type History interface {
-	// Query returns the profile of a time in the past, or history.ErrNone.
-	Query(ctx context.Context, want history.Selection) (*profile.Profile, error)
-	// Split calls yield with at most so many profiles of the parts of that time, in order. It
-	// returns history.ErrNone if there is nothing.
-	Split(ctx context.Context, want history.Selection, most int, yield func(*profile.Profile) error) error
-	timelines
-}
 
 // maxPastQueries bounds the answers from the history that are made at once: each reads and merges
 // many windows.
@@ -28,15 +18,14 @@ const maxPastQueries = 2
 
 // past answers from the history. The zero value answers that there is none.
 type past struct {
-	history History
+	history api.History
 	queries chan struct{}
 }
 
 // Keep makes /profiles/…?from=&to= and the page answer from h. It must be called before Serve.
-func (s *Server) Keep(h History) {
+func (s *Server) Keep(h api.History) {
 	s.past.history, s.past.queries = h, make(chan struct{}, maxPastQueries)
-	s.data.recordings = &withHistory{s.kept, h}
-	s.data.timelines, s.data.history = h, true
+	s.data.Keep(h)
 }
 
 // ofPast reports whether a request is about the past.
@@ -73,7 +62,7 @@ func (p *profiles) servePast(w http.ResponseWriter, r *http.Request) {
 		refuse(w, http.StatusNotFound, "there is no history: start the agent with serve --history-dir=DIR")
 		return
 	}
-	want := history.Selection{From: from, To: to, Service: q.Get("service"), PIDs: pids, Content: p.kind.content}
+	want := history.Selection{From: from, To: to, Service: q.Get("service"), PIDs: pids, Content: p.kind.Content}
 	body, err := p.readPast(r.Context(), want)
 	switch {
 	case errors.Is(err, errPastBusy):

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/model/profile"
+	"github.com/vmprof-agent/vmprof-agent/agent/view/httpd/api"
 	"github.com/vmprof-agent/vmprof-agent/agent/view/httpd/listener"
 	"github.com/vmprof-agent/vmprof-agent/agent/view/sink"
 )
@@ -26,8 +27,6 @@ const (
 	maxPulls = 4
 	// maxPIDs bounds ?pid=.
 	maxPIDs = 64
-	// maxPID is the kernel's PID_MAX_LIMIT (include/linux/threads.h).
-	maxPID = 1 << 22
 )
 
 // profiles answers /profiles/… as net/http/pprof answers /debug/pprof/profile: it collects for as
@@ -99,7 +98,7 @@ func (p *profiles) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // encode returns a profile as it is sent: in memory, so that an error can still be reported as one.
 // Tens of kilobytes are usual.
 func (p *profiles) encode(window *profile.Profile) ([]byte, error) {
-	prof, err := sink.Pprof(window, withSlow(p.kind.content, window))
+	prof, err := sink.Pprof(window, api.WithSlow(p.kind.Content, window))
 	if err != nil {
 		return nil, err
 	}
@@ -155,7 +154,7 @@ func parsePull(q url.Values) (d time.Duration, pids []int, err error) {
 	}
 	for _, s := range q["pid"] {
 		pid, err := strconv.Atoi(s)
-		if err != nil || pid < 1 || pid > maxPID {
+		if err != nil || pid < 1 || pid > api.MaxPID {
 			return 0, nil, fmt.Errorf("bad pid=%.20q: want the number of a process", s)
 		}
 		pids = append(pids, pid)

@@ -15,6 +15,7 @@ import (
 
 	pprof "github.com/google/pprof/profile"
 
+	"github.com/vmprof-agent/vmprof-agent/agent/view/httpd/api"
 	"github.com/vmprof-agent/vmprof-agent/agent/view/httpd/listener"
 	"github.com/vmprof-agent/vmprof-agent/tests/wait"
 )
@@ -94,7 +95,7 @@ func FuzzParsePull(f *testing.F) {
 			t.Errorf("%q is %v of %d processes", query, d, len(pids))
 		}
 		for _, pid := range pids {
-			if pid < 1 || pid > maxPID {
+			if pid < 1 || pid > api.MaxPID {
 				t.Errorf("%q names process %d", query, pid)
 			}
 		}

@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/model/profile"
+	"github.com/vmprof-agent/vmprof-agent/agent/view/httpd/api"
 	"github.com/vmprof-agent/vmprof-agent/agent/view/httpd/listener"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -49,10 +50,8 @@ type Server struct {
 	// versions are the code versions of JVMs.
 	versions codeVersions
 	past     past
-	// kept is what the page shows.
-	kept    *kept
-	data    *api
-	handler http.Handler
+	data     *api.API
+	handler  http.Handler
 }
 
 // New makes a server. It listens to nobody until Serve; Handler can be used without.
@@ -68,14 +67,8 @@ func New(source Source, metrics prometheus.Gatherer, logger *slog.Logger) *Serve
 	mux.HandleFunc("GET /plain", s.index)
 	mux.HandleFunc("GET /assets/{name}", serveAsset)
 	sender := new(listener.Sender)
-	s.kept = newKept(s.pages.kinds, logger)
-	s.data = newAPI(s.kept, s.pages.kinds, sender)
-	mux.HandleFunc("GET /api/v1/kinds", s.data.answer(s.data.kindNames))
-	mux.HandleFunc("GET /api/v1/services", s.data.answer(s.data.services))
-	mux.HandleFunc("GET /api/v1/flame", s.data.answer(s.data.flame))
-	mux.HandleFunc("GET /api/v1/course", s.data.answer(s.data.course))
-	mux.HandleFunc("GET /api/v1/why", s.data.answer(s.data.why))
-	mux.HandleFunc("GET /api/v1/timeline", s.data.answer(s.data.timeline))
+	s.data = api.New(s.pages.data, sender, logger)
+	s.data.Handle(mux)
 	mux.Handle("GET /metrics", listener.NewScrapes(promhttp.HandlerFor(metrics, promhttp.HandlerOpts{
 		ErrorLog:          slog.NewLogLogger(logger.Handler(), slog.LevelError),
 		ErrorHandling:     promhttp.ContinueOnError, // one metric that is wrong does not hide the others
@@ -99,7 +92,7 @@ func New(source Source, metrics prometheus.Gatherer, logger *slog.Logger) *Serve
 // window is kept.
 func (s *Server) Observe(p *profile.Profile) {
 	s.versions.observe(p)
-	s.kept.observe(p)
+	s.data.Observe(p)
 	if k := shownKind(s.pages.kinds()); k != nil {
 		s.pages.observe(p, k)
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/vmprof-agent/vmprof-agent/agent/model/cause"
 	"github.com/vmprof-agent/vmprof-agent/agent/model/profile"
+	"github.com/vmprof-agent/vmprof-agent/agent/view/httpd/api"
 	"github.com/vmprof-agent/vmprof-agent/cct"
 	"github.com/vmprof-agent/vmprof-agent/symbolize/symbol"
 	"github.com/vmprof-agent/vmprof-agent/tests/browser"
@@ -37,15 +38,16 @@ func waitingShop(n uint64, kind profile.EventKind) *profile.Profile {
 // Services have what their threads do, whatever kind is shown, if that is recorded. Idle threads do
 // nothing.
 func TestStates(t *testing.T) {
+	state := func(name string, threads float64) api.State { return api.State{Name: name, Threads: threads} }
 	for _, tt := range []struct {
 		name     string
 		recorded []profile.EventKind
-		want     []stateJSON
+		want     []api.State
 	}{
-		{"wall time", []profile.EventKind{profile.Wall}, []stateJSON{{"running", 0.8}, {"runnable", 0.3},
-			{"throttled", 0.1}, {"waiting", 2.5}}},
-		{"off-CPU time", []profile.EventKind{profile.OffCPU}, []stateJSON{{"runnable", 0.3}, {"throttled", 0.1},
-			{"waiting", 2.5}}},
+		{"wall time", []profile.EventKind{profile.Wall}, []api.State{state("running", 0.8), state("runnable", 0.3),
+			state("throttled", 0.1), state("waiting", 2.5)}},
+		{"off-CPU time", []profile.EventKind{profile.OffCPU}, []api.State{state("runnable", 0.3),
+			state("throttled", 0.1), state("waiting", 2.5)}},
 		{"neither", []profile.EventKind{profile.Locks}, nil},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -56,7 +58,7 @@ func TestStates(t *testing.T) {
 				s.Observe(waitingShop(n, tt.recorded[0]))
 			}
 			for _, kind := range []string{"cpu", tt.recorded[0].String()} {
-				var answer servicesJSON
+				var answer api.Services
 				askJSON(t, hs.URL+"/api/v1/services?kind="+kind, &answer)
 				if len(answer.Services) == 0 || !reflect.DeepEqual(answer.States, tt.want) ||
 					!reflect.DeepEqual(answer.Services[0].States, tt.want) {

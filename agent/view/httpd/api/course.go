@@ -1,4 +1,4 @@
-package httpd
+package api
 
 import (
 	"errors"
@@ -36,7 +36,8 @@ func courseOf(p *profile.Profile) course {
 	return c
 }
 
-type courseJSON struct {
+// Course is the answer of /api/v1/course.
+type Course struct {
 	Format int    `json:"format"`
 	Start  int64  `json:"start"`  // ms since 1970
 	Step   int64  `json:"step"`   // ms
@@ -45,14 +46,14 @@ type courseJSON struct {
 }
 
 // course is the answer of /api/v1/course: when samples were taken, to 20 ms.
-func (a *api) course(r *http.Request, s selection) (any, error) {
+func (a *API) course(r *http.Request, s selection) (any, error) {
 	if s.from.IsZero() || s.to.IsZero() || !s.from.Before(s.to) || s.to.Sub(s.from) > maxCourseTime {
 		return nil, badRequest{fmt.Errorf("from and to must be at most %v apart", maxCourseTime)}
 	}
-	if _, ofEvents := s.kind.content.Events(); ofEvents {
+	if _, ofEvents := s.kind.Content.Events(); ofEvents {
 		return nil, badRequest{errors.New("only samples of CPU time have times to 20 ms")}
 	}
-	out := courseJSON{Format: apiFormat, Start: s.from.UnixMilli(), Step: profile.CourseStep.Milliseconds(),
+	out := Course{Format: apiFormat, Start: s.from.UnixMilli(), Step: profile.CourseStep.Milliseconds(),
 		Counts: []int{}}
 	steps := int((s.to.Sub(s.from) + profile.CourseStep - 1) / profile.CourseStep)
 	known := false

@@ -1,4 +1,4 @@
-package httpd
+package api
 
 import (
 	"context"
@@ -45,7 +45,7 @@ type badRequest struct{ error }
 // spans are the times to compare: the baseline, and the selected time. Without a selection that is
 // the last windows; without a baseline, it is the time before, as long as the selection but at
 // least 200 s.
-func (a *api) spans(ctx context.Context, s selection) (times [2]TimeRange, err error) {
+func (a *API) spans(ctx context.Context, s selection) (times [2]TimeRange, err error) {
 	selected, base := TimeRange{s.from, s.to}, TimeRange{s.baseFrom, s.baseTo}
 	if selected.From.IsZero() || selected.To.IsZero() {
 		slices, err := a.lastSlices(ctx, selected.To)
@@ -72,7 +72,7 @@ func (a *api) spans(ctx context.Context, s selection) (times [2]TimeRange, err e
 }
 
 // lastSlices are the sums of the last windows up to a time, or to the last one.
-func (a *api) lastSlices(ctx context.Context, to time.Time) ([]history.Slice, error) {
+func (a *API) lastSlices(ctx context.Context, to time.Time) ([]history.Slice, error) {
 	var from time.Time
 	if to.IsZero() {
 		to = time.Now()
@@ -84,18 +84,19 @@ func (a *api) lastSlices(ctx context.Context, to time.Time) ([]history.Slice, er
 }
 
 // whyKinds are the kinds whose totals are compared, the asked one first.
-func (a *api) whyKinds(asked *kind) (list []*kind) {
+func (a *API) whyKinds(asked *Kind) (list []*Kind) {
 	list = append(list, asked)
 	for _, k := range a.kinds() {
-		event, ofEvents := k.content.Events()
-		if k != asked && (k.content == sink.Time || ofEvents && event.Describe().Telling) {
+		event, ofEvents := k.Content.Events()
+		if k != asked && (k.Content == sink.Time || ofEvents && event.Describe().Telling) {
 			list = append(list, k)
 		}
 	}
 	return list
 }
 
-type whyJSON struct {
+// Why is the answer of /api/v1/why.
+type Why struct {
 	Format int    `json:"format"`
 	Kind   string `json:"kind"`
 	timesJSON
@@ -103,7 +104,7 @@ type whyJSON struct {
 }
 
 // why is the answer of /api/v1/why: how a time differs from another.
-func (a *api) why(r *http.Request, s selection) (any, error) {
+func (a *API) why(r *http.Request, s selection) (any, error) {
 	if !comparable(s.kind) {
 		return nil, badRequest{fmt.Errorf("%s cannot be compared", s.kind.Title)}
 	}
@@ -128,13 +129,13 @@ func (a *api) why(r *http.Request, s selection) (any, error) {
 	if err != nil {
 		return nil, whyError(ctx, err)
 	}
-	return whyJSON{apiFormat, s.kind.Name, newTimes(times), why}, nil
+	return Why{apiFormat, s.kind.Name, newTimes(times), why}, nil
 }
 
 // comparable reports whether there are statistics for a kind.
-func comparable(k *kind) bool {
-	_, ofEvents := k.content.Events()
-	return ofEvents || k.content == sink.Time
+func comparable(k *Kind) bool {
+	_, ofEvents := k.Content.Events()
+	return ofEvents || k.Content == sink.Time
 }
 
 // whyContext bounds the time of a comparison.
@@ -178,7 +179,7 @@ func (w *withHistory) Each(
 		return w.kept.Each(ctx, name, service, times, yield)
 	}
 	recorded := w.recorded()
-	i := slices.IndexFunc(recorded, func(k *kind) bool { return k.Name == name })
+	i := slices.IndexFunc(recorded, func(k *Kind) bool { return k.Name == name })
 	if i < 0 {
 		return errNoKind
 	}
@@ -186,7 +187,7 @@ func (w *withHistory) Each(
 		if t.To.IsZero() {
 			t.To = w.now()
 		}
-		want := history.Selection{From: t.From, To: t.To, Service: service, Content: recorded[i].content}
+		want := history.Selection{From: t.From, To: t.To, Service: service, Content: recorded[i].Content}
 		err := w.history.Split(ctx, want, maxWhyParts, func(p *profile.Profile) error {
 			f, err := flameOf(p, recorded[i], recorded)
 			if err == nil {

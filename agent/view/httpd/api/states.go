@@ -1,4 +1,4 @@
-package httpd
+package api
 
 import (
 	"net/http"
@@ -10,8 +10,8 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/view/sink"
 )
 
-// A stateJSON is in which state threads were: so many of them, on average.
-type stateJSON struct {
+// A State is one in which state threads were: so many of them, on average.
+type State struct {
 	Name    string  `json:"name"`
 	Threads float64 `json:"threads"`
 }
@@ -36,11 +36,11 @@ func stateOf(of string) string {
 
 // addStates adds what threads did to the services of an answer, from wall time if that is recorded,
 // or else off-CPU time.
-func (a *api) addStates(r *http.Request, s selection, out *servicesJSON) error {
+func (a *API) addStates(r *http.Request, s selection, out *Services) error {
 	recorded := a.kinds()
-	at := slices.IndexFunc(recorded, func(k *kind) bool { return k.content == sink.OfEvents(profile.Wall) })
+	at := slices.IndexFunc(recorded, func(k *Kind) bool { return k.Content == sink.OfEvents(profile.Wall) })
 	if at < 0 {
-		at = slices.IndexFunc(recorded, func(k *kind) bool { return k.content == sink.OfEvents(profile.OffCPU) })
+		at = slices.IndexFunc(recorded, func(k *Kind) bool { return k.Content == sink.OfEvents(profile.OffCPU) })
 	}
 	if at < 0 {
 		return nil
@@ -72,10 +72,10 @@ func (a *api) addStates(r *http.Request, s selection, out *servicesJSON) error {
 }
 
 // statesOf lists the states that have a time, in ns.
-func statesOf(sums map[string]float64, in time.Duration) (list []stateJSON) {
+func statesOf(sums map[string]float64, in time.Duration) (list []State) {
 	for _, state := range shownStates {
 		if sums[state] > 0 {
-			list = append(list, stateJSON{state, sums[state] / float64(in)})
+			list = append(list, State{state, sums[state] / float64(in)})
 		}
 	}
 	return list

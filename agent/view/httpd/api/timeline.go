@@ -1,4 +1,4 @@
-package httpd
+package api
 
 import (
 	"context"
@@ -25,7 +25,8 @@ type timelines interface {
 	Gaps(ctx context.Context, from, to time.Time) ([]history.Gap, error)
 }
 
-type timelineJSON struct {
+// Timeline is the answer of /api/v1/timeline.
+type Timeline struct {
 	Format  int         `json:"format"`
 	Kind    string      `json:"kind"`
 	Title   string      `json:"title"`
@@ -40,14 +41,14 @@ type timelineJSON struct {
 
 // timeline is the answer of /api/v1/timeline: what a service, or all, used in the last 24 hours.
 // Without a history it has the windows that are kept.
-func (a *api) timeline(r *http.Request, s selection) (any, error) {
-	out := timelineJSON{Format: apiFormat, Kind: s.kind.Name, Title: s.kind.Title, History: a.history,
+func (a *API) timeline(r *http.Request, s selection) (any, error) {
+	out := Timeline{Format: apiFormat, Kind: s.kind.Name, Title: s.kind.Title, History: a.history,
 		Unit: "nanoseconds", Start: []int64{}, Seconds: []float64{}, Values: [][]float64{}, Marks: []markJSON{}}
-	event, ofEvents := s.kind.content.Events()
+	event, ofEvents := s.kind.Content.Events()
 	if ofEvents {
 		out.Unit = event.Values()[event.Main()].Unit
 	}
-	if !ofEvents && s.kind.content != sink.Time {
+	if !ofEvents && s.kind.Content != sink.Time {
 		return out, nil // there are no sums of calls
 	}
 	from, to := s.from, s.to

@@ -1,4 +1,4 @@
-package httpd
+package api
 
 import (
 	"context"
@@ -43,7 +43,7 @@ const (
 // kept are the last windows as the page shows them. They are converted when somebody looks: first
 // of the kind that is looked at, and of the others with the next window.
 type kept struct {
-	recorded func() []*kind
+	recorded func() []*Kind
 	logger   *slog.Logger
 	now      func() time.Time
 
@@ -62,7 +62,7 @@ type keptOfKind struct {
 	converted int // how many of fresh are in Series
 }
 
-func newKept(recorded func() []*kind, logger *slog.Logger) *kept {
+func newKept(recorded func() []*Kind, logger *slog.Logger) *kept {
 	return &kept{recorded: recorded, logger: logger, now: time.Now}
 }
 
@@ -97,7 +97,7 @@ func (k *kept) observe(p *profile.Profile) {
 
 // convert makes what the page shows of a kind of fresh windows, and returns all windows of the
 // kind.
-func (k *kept) convert(of *kind) *flame.Series {
+func (k *kept) convert(of *Kind) *flame.Series {
 	if k.windows == nil {
 		k.windows = make(map[string]*keptOfKind)
 	}
@@ -119,18 +119,18 @@ func (k *kept) convert(of *kind) *flame.Series {
 }
 
 // contentOf is what a kind is made of. That of CPU time includes calls.
-func contentOf(of *kind, recorded []*kind) sink.Content {
-	content := of.content
+func contentOf(of *Kind, recorded []*Kind) sink.Content {
+	content := of.Content
 	if content == sink.Time && slices.ContainsFunc(recorded,
-		func(other *kind) bool { return other.content == sink.CallCounts }) {
+		func(other *Kind) bool { return other.Content == sink.CallCounts }) {
 		content |= sink.CallCounts
 	}
 	return content
 }
 
-// withSlow is a content with the slowest calls, if the window has any and the content can have
+// WithSlow returns a content with the slowest calls, if the window has any and the content can have
 // them.
-func withSlow(content sink.Content, p *profile.Profile) sink.Content {
+func WithSlow(content sink.Content, p *profile.Profile) sink.Content {
 	if content == sink.OfEvents(profile.Wall) && p.Followed != "" {
 		content |= sink.Slow | sink.CallCounts
 	}
@@ -138,8 +138,8 @@ func withSlow(content sink.Content, p *profile.Profile) sink.Content {
 }
 
 // flameOf converts what a window has of one kind.
-func flameOf(p *profile.Profile, of *kind, recorded []*kind) (*flame.Graph, error) {
-	stored, err := sink.Pprof(p, withSlow(contentOf(of, recorded), p))
+func flameOf(p *profile.Profile, of *Kind, recorded []*Kind) (*flame.Graph, error) {
+	stored, err := sink.Pprof(p, WithSlow(contentOf(of, recorded), p))
 	if err != nil {
 		return nil, err
 	}
@@ -165,7 +165,7 @@ func (k *kept) look(name string, use func(*flame.Series)) {
 	defer k.mu.Unlock()
 	k.asked = k.now()
 	recorded := k.recorded()
-	if i := slices.IndexFunc(recorded, func(of *kind) bool { return of.Name == name }); i >= 0 {
+	if i := slices.IndexFunc(recorded, func(of *Kind) bool { return of.Name == name }); i >= 0 {
 		use(k.convert(recorded[i]))
 	}
 }
@@ -198,6 +198,16 @@ func (k *kept) oldest(kind string) time.Time {
 	return time.Time{}
 }
 
+// A History is what serve --history-dir keeps. Its methods may be called from any goroutine.
+type History interface {
+	// Query returns the profile of a time in the past, or history.ErrNone.
+	Query(ctx context.Context, want history.Selection) (*profile.Profile, error)
+	// Split calls yield with at most so many profiles of the parts of that time, in order. It
+	// returns history.ErrNone if there is nothing.
+	Split(ctx context.Context, want history.Selection, most int, yield func(*profile.Profile) error) error
+	timelines
+}
+
 // withHistory is kept for the last minutes and a history for what was before.
 type withHistory struct {
 	*kept
@@ -216,7 +226,7 @@ func (w *withHistory) Flame(ctx context.Context, name, service string, from, to 
 		return w.kept.Flame(ctx, name, service, from, to)
 	}
 	recorded := w.recorded()
-	i := slices.IndexFunc(recorded, func(k *kind) bool { return k.Name == name })
+	i := slices.IndexFunc(recorded, func(k *Kind) bool { return k.Name == name })
 	if i < 0 {
 		return nil, errNoKind
 	}

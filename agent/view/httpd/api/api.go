@@ -1,4 +1,11 @@
-package httpd
+// Package api answers with the data of the page at /: what services used, flame graphs, how a time
+// differs from another. It keeps the last windows as the page shows them, and reads older ones from
+// a history. What the answers mean is in docs/reference/http.md.
+//
+//	a := api.New(recorded, sender, logger)
+//	a.Observe(window) // each closed window
+//	a.Handle(mux)
+package api
 
 import (
 	"bytes"
@@ -8,14 +15,17 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
+	"github.com/vmprof-agent/vmprof-agent/agent/model/profile"
 	"github.com/vmprof-agent/vmprof-agent/agent/view/httpd/listener"
 	"github.com/vmprof-agent/vmprof-agent/agent/view/report/flame"
+	"github.com/vmprof-agent/vmprof-agent/agent/view/sink"
 )
 
 const (
@@ -31,25 +41,60 @@ const (
 	apiFormat = 1
 )
 
-// An api answers with the data of the page; docs/reference/http.md describes it.
-type api struct {
+// A Kind is something that the agent records.
+type Kind struct {
+	Name    string // name as -e has it, and in file names
+	Title   string // title of its profiles
+	Content sink.Content
+}
+
+// MaxPID is the kernel's PID_MAX_LIMIT (include/linux/threads.h).
+const MaxPID = 1 << 22
+
+// ErrBusy is the error for a request that others keep from being answered.
+var ErrBusy = errors.New("too many requests wait for pages; try again in a second")
+
+// An API answers requests for data.
+type API struct {
 	recordings Recordings
 	timelines  timelines // timelines of the history, or of the windows that are kept
 	history    bool
 	kept       *kept
-	kinds      func() []*kind
+	kinds      func() []*Kind
 	busy       chan struct{}
 	sender     *listener.Sender
 }
 
-func newAPI(k *kept, kinds func() []*kind, s *listener.Sender) *api {
-	return &api{recordings: k, timelines: k, kept: k, kinds: kinds, busy: make(chan struct{}, maxAPIRequests),
+// New makes an API of the kinds that the agent records.
+func New(recorded func() []*Kind, s *listener.Sender, logger *slog.Logger) *API {
+	k := newKept(recorded, logger)
+	return &API{recordings: k, timelines: k, kept: k, kinds: recorded, busy: make(chan struct{}, maxAPIRequests),
 		sender: s}
+}
+
+// Observe keeps a closed window. Windows come in order.
+func (a *API) Observe(p *profile.Profile) { a.kept.observe(p) }
+
+// Keep makes answers about earlier times come from a history. It must be called before the first
+// request.
+func (a *API) Keep(h History) {
+	a.recordings = &withHistory{a.kept, h}
+	a.timelines, a.history = h, true
+}
+
+// Handle answers the requests under /api/v1/.
+func (a *API) Handle(mux *http.ServeMux) {
+	for name, of := range map[string]func(*http.Request, selection) (any, error){
+		"kinds": a.kindNames, "services": a.services, "flame": a.flame, "course": a.course, "why": a.why,
+		"timeline": a.timeline,
+	} {
+		mux.HandleFunc("GET /api/v1/"+name, a.answer(of))
+	}
 }
 
 // A selection is what a request asks for.
 type selection struct {
-	kind             *kind
+	kind             *Kind
 	service          string
 	pid              int64
 	from, to         time.Time
@@ -60,7 +105,7 @@ type selection struct {
 func (s *selection) compares() bool { return !s.baseFrom.IsZero() || !s.baseTo.IsZero() }
 
 // selectionOf reads the parameters of a request.
-func (a *api) selectionOf(r *http.Request) (s selection, status int, err error) {
+func (a *API) selectionOf(r *http.Request) (s selection, status int, err error) {
 	q := r.URL.Query()
 	recorded := a.kinds()
 	if len(recorded) == 0 {
@@ -68,7 +113,7 @@ func (a *api) selectionOf(r *http.Request) (s selection, status int, err error) 
 	}
 	s.kind = recorded[0]
 	if name := q.Get("kind"); name != "" {
-		i := slices.IndexFunc(recorded, func(k *kind) bool { return k.Name == name })
+		i := slices.IndexFunc(recorded, func(k *Kind) bool { return k.Name == name })
 		if i < 0 {
 			return s, http.StatusNotFound, errNoKind
 		}
@@ -76,7 +121,7 @@ func (a *api) selectionOf(r *http.Request) (s selection, status int, err error) 
 	}
 	s.service = q.Get("service")
 	if text := q.Get("pid"); text != "" {
-		if s.pid, err = strconv.ParseInt(text, 10, 64); err != nil || s.pid < 0 || s.pid > maxPID {
+		if s.pid, err = strconv.ParseInt(text, 10, 64); err != nil || s.pid < 0 || s.pid > MaxPID {
 			return s, http.StatusBadRequest, fmt.Errorf("bad pid=%.20q: want the number of a process", text)
 		}
 	}
@@ -104,7 +149,7 @@ func (a *api) selectionOf(r *http.Request) (s selection, status int, err error) 
 const maxMillis = 253402300799999
 
 // answer makes a handler of a function that makes an answer.
-func (a *api) answer(of func(*http.Request, selection) (any, error)) http.HandlerFunc {
+func (a *API) answer(of func(*http.Request, selection) (any, error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		s, status, err := a.selectionOf(r)
 		if err != nil {
@@ -114,7 +159,7 @@ func (a *api) answer(of func(*http.Request, selection) (any, error)) http.Handle
 		body, err := a.make(r, s, of)
 		switch {
 		case r.Context().Err() != nil:
-		case errors.Is(err, errBusy):
+		case errors.Is(err, ErrBusy):
 			tooBusy(w)
 		case errors.As(err, new(badRequest)):
 			http.Error(w, err.Error(), http.StatusBadRequest)
@@ -135,14 +180,14 @@ func (a *api) answer(of func(*http.Request, selection) (any, error)) http.Handle
 
 // make makes an answer, compressed if the client takes that. Only so many are made at once; how
 // long they take to be sent does not count.
-func (a *api) make(r *http.Request, s selection, of func(*http.Request, selection) (any, error)) ([]byte, error) {
+func (a *API) make(r *http.Request, s selection, of func(*http.Request, selection) (any, error)) ([]byte, error) {
 	select {
 	case a.busy <- struct{}{}:
 		defer func() { <-a.busy }()
 	case <-r.Context().Done():
 		return nil, r.Context().Err()
 	case <-time.After(maxAPIWait):
-		return nil, errBusy
+		return nil, ErrBusy
 	}
 	data, err := of(r, s)
 	if err != nil {
@@ -165,11 +210,11 @@ func acceptsGzip(r *http.Request) bool {
 
 func tooBusy(w http.ResponseWriter) {
 	w.Header().Set("Retry-After", "1")
-	http.Error(w, errBusy.Error(), http.StatusTooManyRequests)
+	http.Error(w, ErrBusy.Error(), http.StatusTooManyRequests)
 }
 
 // find returns what was recorded in a time, maybe nothing.
-func (a *api) find(r *http.Request, s selection, service string, from, to time.Time) (*flame.Graph, error) {
+func (a *API) find(r *http.Request, s selection, service string, from, to time.Time) (*flame.Graph, error) {
 	f, err := a.recordings.Flame(r.Context(), s.kind.Name, service, from, to)
 	if f == nil && err == nil {
 		f = flame.Empty(s.kind.Name, s.kind.Title, time.Time{}, 0)
@@ -178,7 +223,7 @@ func (a *api) find(r *http.Request, s selection, service string, from, to time.T
 }
 
 // flame is the answer of /api/v1/flame.
-func (a *api) flame(r *http.Request, s selection) (any, error) {
+func (a *API) flame(r *http.Request, s selection) (any, error) {
 	f, err := a.find(r, s, s.service, s.from, s.to)
 	if err != nil {
 		return nil, err
@@ -204,7 +249,7 @@ func (a *api) flame(r *http.Request, s selection) (any, error) {
 
 // verdicts compares the methods of both times of a selection, by the statistics of why. Where
 // nothing is decided, a note of f says why.
-func (a *api) verdicts(ctx context.Context, s selection, f *flame.Graph) (*flame.Verdicts, error) {
+func (a *API) verdicts(ctx context.Context, s selection, f *flame.Graph) (*flame.Verdicts, error) {
 	times := [2]TimeRange{flame.Baseline: {s.baseFrom, s.baseTo}, flame.Selected: {s.from, s.to}}
 	ctx, cancel := whyContext(ctx)
 	defer cancel()
@@ -230,7 +275,7 @@ type kindJSON struct {
 }
 
 // kindList are the kinds that the page can show.
-func (a *api) kindList() (list []kindJSON) {
+func (a *API) kindList() (list []kindJSON) {
 	for _, k := range a.kinds() {
 		list = append(list, kindJSON{k.Name, k.Title})
 	}
@@ -243,39 +288,41 @@ type kindsJSON struct {
 }
 
 // kindNames is the answer of /api/v1/kinds.
-func (a *api) kindNames(*http.Request, selection) (any, error) {
+func (a *API) kindNames(*http.Request, selection) (any, error) {
 	return kindsJSON{apiFormat, a.kindList()}, nil
 }
 
-type servicesJSON struct {
-	Format   int           `json:"format"`
-	Kinds    []kindJSON    `json:"kinds"`
-	Kind     string        `json:"kind"`
-	Unit     string        `json:"unit"`
-	Start    *int64        `json:"start,omitempty"`
-	Seconds  float64       `json:"seconds"`
-	Compared timesJSON     `json:"compared"`
-	Rates    []rateJSON    `json:"rates"` // rates of all services
-	States   []stateJSON   `json:"states,omitempty"`
-	Services []serviceJSON `json:"services"`
+// Services is the answer of /api/v1/services.
+type Services struct {
+	Format   int        `json:"format"`
+	Kinds    []kindJSON `json:"kinds"`
+	Kind     string     `json:"kind"`
+	Unit     string     `json:"unit"`
+	Start    *int64     `json:"start,omitempty"`
+	Seconds  float64    `json:"seconds"`
+	Compared timesJSON  `json:"compared"`
+	Rates    []rateJSON `json:"rates"` // rates of all services
+	States   []State    `json:"states,omitempty"`
+	Services []Service  `json:"services"`
 }
 
-type serviceJSON struct {
+// A Service is what one service used.
+type Service struct {
 	Service   string          `json:"service"`
 	Value     float64         `json:"value"`
 	Processes []flame.Process `json:"processes"`
 	Rates     []rateJSON      `json:"rates,omitempty"` // rates of the busiest services
-	States    []stateJSON     `json:"states,omitempty"`
+	States    []State         `json:"states,omitempty"`
 }
 
 // services is the answer of /api/v1/services.
-func (a *api) services(r *http.Request, s selection) (any, error) {
+func (a *API) services(r *http.Request, s selection) (any, error) {
 	f, err := a.find(r, s, "", s.from, s.to)
 	if err != nil {
 		return nil, err
 	}
-	out := servicesJSON{Format: apiFormat, Kinds: a.kindList(), Kind: s.kind.Name, Unit: f.Unit,
-		Seconds: f.Duration.Seconds(), Services: []serviceJSON{}}
+	out := Services{Format: apiFormat, Kinds: a.kindList(), Kind: s.kind.Name, Unit: f.Unit,
+		Seconds: f.Duration.Seconds(), Services: []Service{}}
 	if !f.Start.IsZero() {
 		ms := f.Start.UnixMilli()
 		out.Start = &ms
@@ -286,14 +333,14 @@ func (a *api) services(r *http.Request, s selection) (any, error) {
 		if !known {
 			i = len(out.Services)
 			index[p.Service] = i
-			out.Services = append(out.Services, serviceJSON{Service: p.Service})
+			out.Services = append(out.Services, Service{Service: p.Service})
 		}
 		out.Services[i].Value += p.Value
 		if len(out.Services[i].Processes) < maxServiceProcesses {
 			out.Services[i].Processes = append(out.Services[i].Processes, p)
 		}
 	}
-	slices.SortStableFunc(out.Services, func(a, b serviceJSON) int { return cmp.Compare(b.Value, a.Value) })
+	slices.SortStableFunc(out.Services, func(a, b Service) int { return cmp.Compare(b.Value, a.Value) })
 	out.Services = out.Services[:min(len(out.Services), maxServices)]
 	if err := a.addStates(r, s, &out); err != nil {
 		return nil, err

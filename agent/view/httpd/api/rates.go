@@ -1,4 +1,4 @@
-package httpd
+package api
 
 import (
 	"errors"
@@ -27,17 +27,17 @@ const (
 
 // A ratedKind is a kind whose sums are shown of each service.
 type ratedKind struct {
-	kind  *kind
+	kind  *Kind
 	unit  string
 	least float64 // change per second that is shown at least: 20 ms of CPU time, 1 MB, 1 ms of delay or pauses
 	of    func(*history.Sum) float64
 }
 
-func (a *api) ratedKinds() (list []ratedKind) {
+func (a *API) ratedKinds() (list []ratedKind) {
 	for _, k := range a.kinds() {
-		event, ofEvents := k.content.Events()
+		event, ofEvents := k.Content.Events()
 		switch {
-		case k.content == sink.Time:
+		case k.Content == sink.Time:
 			list = append(list, ratedKind{k, "nanoseconds", 2e7, func(s *history.Sum) (sum float64) {
 				for _, used := range s.CPU {
 					sum += float64(used)
@@ -91,7 +91,7 @@ func newTimes(times [2]TimeRange) timesJSON {
 
 // rate adds rates to the busiest services of an answer: what they used in the selected time, its
 // course, and what changed.
-func (a *api) rate(r *http.Request, s selection, out *servicesJSON) error {
+func (a *API) rate(r *http.Request, s selection, out *Services) error {
 	times, err := a.spans(r.Context(), s)
 	if errors.As(err, new(badRequest)) { // then the baseline is the time before
 		s.baseFrom, s.baseTo = time.Time{}, time.Time{}
@@ -202,7 +202,7 @@ func changesOf(list []history.Slice, times [2]TimeRange, kinds []ratedKind, valu
 			for key := range values {
 				if v := values[key][at]; v > 0 {
 					cost := audit.Cost{Amount: v}
-					if kinds[key%len(kinds)].kind.content == sink.Time {
+					if kinds[key%len(kinds)].kind.Content == sink.Time {
 						cost.Samples = v / float64(nominalSample)
 					}
 					w.Keys[key] = cost
