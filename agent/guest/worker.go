@@ -219,8 +219,9 @@ func (rs *Resolver) prepare(p *Process, frames []Wanted, now time.Duration) {
 	preparer.Prepare(sites)
 }
 
-// continuePause is between two steps of what the attachment of a VM left for later.
-const continuePause = 20 * time.Millisecond
+// continuePause is between two steps of what the attachment of a VM left for later. Few ever need
+// it, and a short recording should not pay for it.
+const continuePause = time.Second
 
 // continueAttaching does some of what the attachment of p's VM left for later, once its frames have
 // names.
