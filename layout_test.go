@@ -16,12 +16,8 @@ const maxEntries = 20
 var larger = map[string]bool{
 	"agent/collect/events": true,
 	"agent/collect/fold":   true,
-	"agent/guest":          true,
-	"agent/probe/attach":   true,
-	"agent/view/httpd":     true,
 	"agent/view/report":    true,
 	"cmd/vmprof-agent":     true,
-	"elffile":              true,
 	"vmruntime/hotspot":    true,
 }
 

@@ -82,8 +82,9 @@ func TestServe(t *testing.T) {
 		lacks map[string]string // likewise
 	}{
 		{nil, ofTime, map[string]string{
-			"/plain":                  "java",
-			"/metrics":                `vmprof_cpu_seconds_total{method="com.acme.Main.hot",runtime="hotspot",service="shop"} 0.5`,
+			"/plain": "java",
+			"/metrics": `vmprof_cpu_seconds_total{method="com.acme.Main.hot",runtime="hotspot",` +
+				`service="shop"} 0.5`,
 			"/ui/top":                 "com.acme.Main.hot",
 			"/profiles/cpu?seconds=1": "\x1f\x8b",
 			"/-/ready":                "sampling",

@@ -92,8 +92,8 @@ var hostileRows = []Row{
 	{
 		Fault: "clients that do not read what they ask for, on every connection that there may be",
 		Holds: "Answers are complete before they are sent, and those who ask for metrics meanwhile share one. Of 256 " +
-			"connections that are all being answered, the one that has been sent to for longest is closed for another " +
-			"client after a second. So is the oldest of 32 profiles and data for pages that are being sent.",
+			"connections that are all being answered, the one that has been sent to for longest is closed for " +
+			"another client after a second. So is the oldest of 32 profiles and data for pages that are being sent.",
 		Elsewhere: []string{"agent/view/httpd/listener.TestSlowScrapers",
 			"agent/view/httpd/listener.TestScrapesAreShared",
 			"agent/view/httpd.TestSlowClients"},

@@ -175,7 +175,8 @@ func testShortRecording(t *testing.T) {
 
 func testPrivileges(t *testing.T) {
 	needs.Root(t, "sampling")
-	needed := uint64(1<<unix.CAP_BPF | 1<<unix.CAP_PERFMON | 1<<unix.CAP_SYS_PTRACE | 1<<unix.CAP_DAC_READ_SEARCH | 1<<unix.CAP_SYSLOG | 1<<unix.CAP_CHECKPOINT_RESTORE)
+	needed := uint64(1<<unix.CAP_BPF | 1<<unix.CAP_PERFMON | 1<<unix.CAP_SYS_PTRACE |
+		1<<unix.CAP_DAC_READ_SEARCH | 1<<unix.CAP_SYSLOG | 1<<unix.CAP_CHECKPOINT_RESTORE)
 	admin := uint64(1 << unix.CAP_SYS_ADMIN) // where the kernel asks for it: see doctor
 	serve := startAgent(t, built.Path, "serve", "--listen=127.0.0.1:0")
 	serve.address(t)

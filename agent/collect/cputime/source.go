@@ -4,16 +4,21 @@
 // A sample stands for one period of the clock, but ticks miss a part of the run time of threads
 // that sleep often:
 //
-//   - If the CPU is idle, the scheduler counts from the wake-up on, in the timer's interrupt, and not from when the thread comes to the CPU. What lies
-//     between, some 8 µs on a small virtual machine, is measured (bpf/sample/runtime.bpf.c). It is the row [waking], but for the part of it for which there are
-//     samples: ticks that were due while interrupts were off come at the end of the switch (finish_task_switch).
-//   - A thread that waits for a time sets the timer of its CPU, which takes some 8 µs where the host has to do it, and only if no tick is due before the
-//     wait ends: so no tick sees it. It is measured likewise, and a part of [waking].
-//   - When a timer wakes a CPU, the interrupt comes late, by 10 to 30 µs there, and the kernel handles all timers at once that are due by then. So no
-//     tick comes in the first microseconds of the thread that was woken, whatever the phase of the clock, and ticks that are due at its end come when
-//     it sleeps again. The thread's own code runs in that part. Its samples stand for it: what the thread does later is all that is known of it.
-//   - A tick takes time from the thread that it interrupts, and other ticks are lost by the machine. Both can happen anywhere in the thread's run
-//     time, so its samples stand for them.
+//   - If the CPU is idle, the scheduler counts from the wake-up on, in the timer's interrupt, and
+//     not from when the thread comes to the CPU. What lies between, some 8 µs on a small virtual
+//     machine, is measured (bpf/sample/runtime.bpf.c). It is the row [waking], but for the part of
+//     it for which there are samples: ticks that were due while interrupts were off come at the end
+//     of the switch (finish_task_switch).
+//   - A thread that waits for a time sets the timer of its CPU, which takes some 8 µs where the
+//     host has to do it, and only if no tick is due before the wait ends: so no tick sees it. It is
+//     measured likewise, and a part of [waking].
+//   - When a timer wakes a CPU, the interrupt comes late, by 10 to 30 µs there, and the kernel
+//     handles all timers at once that are due by then. So no tick comes in the first microseconds
+//     of the thread that was woken, whatever the phase of the clock, and ticks that are due at its
+//     end come when it sleeps again. The thread's own code runs in that part. Its samples stand for
+//     it: what the thread does later is all that is known of it.
+//   - A tick takes time from the thread that it interrupts, and other ticks are lost by the
+//     machine. Both can happen anywhere in the thread's run time, so its samples stand for them.
 package cputime
 
 import (

@@ -1,6 +1,6 @@
-// Package digest makes one window of several, smaller than they are. What differs by nothing that a
-// reader sees is added up; beyond bounds, the rarest stacks become a frame profile.Rare below their
-// nearest caller that is kept. So sums stay.
+// Package digest makes one window of several, smaller than they are. It adds up what differs by
+// nothing that a reader sees. Beyond bounds, the rarest stacks become a frame profile.Rare below
+// their nearest caller that is kept. So sums stay.
 //
 //	m := digest.NewMerger(digest.NewNames(nil), nil)
 //	m.AddProfile(window)      // any number of them; they are not changed

@@ -42,7 +42,7 @@ type Merger struct {
 	place     []cct.NodeID // where contexts of a tree went
 }
 
-// NewMerger returns a merger of windows, or of the part that n is of. Spare may be nil.
+// NewMerger returns a merger of windows, or of the part of them that n is for. s may be nil.
 func NewMerger(n *Names, s *Spare) *Merger {
 	if s == nil {
 		s = new(Spare)

@@ -27,7 +27,7 @@ const Rare FrameID = 0
 // Names are the strings and frames of windows, each once. Others read the fields only.
 type Names struct {
 	Strings []string        // the first one is empty
-	Frames  []symbol.Symbol // as record returns them; the first one is profile.Rare
+	Frames  []symbol.Symbol // as Frame has them; the first one is profile.Rare
 	Text    int             // bytes of all strings
 
 	part      *Part

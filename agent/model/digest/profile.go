@@ -9,12 +9,14 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/symbolize/symbol"
 )
 
-// A Part is CPU time, or one kind of events. A digest of it has no calls, and not what distinguishes
-// the threads of a process.
+// A Part is CPU time, or one kind of events. A digest of it has no calls, and a process in it has
+// one thread.
 type Part struct {
-	Events bool
-	Kind   profile.EventKind
-	// Labels are those that distinguish rows. It reports whether rows with such labels are a part.
+	Events bool              // the part is events of Kind, not CPU time
+	Kind   profile.EventKind // used only with Events
+	// Labels returns the labels that distinguish rows, given those of a row, and reports whether
+	// the part has the row. It must be there if Events is set, and may be called more than once for
+	// a row.
 	Labels func(*profile.EventLabels) (profile.EventLabels, bool)
 }
 

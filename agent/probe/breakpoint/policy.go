@@ -38,9 +38,9 @@ func policies() []Policy {
 
 var (
 	// ErrUnsafe: the policy keeps breakpoints out of other processes on this machine.
-	ErrUnsafe = errors.New("hardware breakpoints are not used in virtual machines, because some " +
-		"hypervisors lose debug exceptions, " +
-		"which ends the process with the breakpoint; use --breakpoints=always to accept this risk")
+	ErrUnsafe = errors.New("hardware breakpoints are not used in virtual machines, because some hypervisors " +
+		"lose debug exceptions, which ends the process with the breakpoint; use --breakpoints=always to accept " +
+		"this risk")
 	// ErrOff: the user disabled breakpoints.
 	ErrOff = errors.New("--breakpoints=never was given")
 	// ErrLost: a trial in this process lost a debug exception.
@@ -69,9 +69,9 @@ const trialTime = time.Second
 
 var firstTrial = sync.OnceValue(func() error { return Try(trialTime) })
 
-// Try repeatedly sets a breakpoint in a busy thread of this process and removes it, for
-// that long. It returns ErrLost once an exception was lost: most are lost while a
-// breakpoint is removed. A trial without a loss proves nothing.
+// Try repeatedly sets a breakpoint in a busy thread of this process and removes it, for that long.
+// It returns ErrLost once an exception was lost: most are lost while a breakpoint is removed. A
+// trial without a loss proves nothing.
 func Try(length time.Duration) error {
 	if err := catchLostTraps(); err != nil {
 		return err

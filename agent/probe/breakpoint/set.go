@@ -28,8 +28,8 @@ var (
 	ErrThreadsGone = errors.New("the threads have ended")
 )
 
-// A Set runs a program whenever one of some threads is about to execute one of some addresses
-// in user mode: the registers are those before the instruction.
+// A Set runs a program whenever one of some threads is about to execute one of some addresses in
+// user mode: the registers are those before the instruction.
 //
 // Each pair of thread and address is one perf event (PERF_TYPE_BREAKPOINT, linux/hw_breakpoint.h).
 // Those of a thread are a group: they are scheduled together, so that counts of one thread's
@@ -49,9 +49,9 @@ type Set struct {
 	armed  bool
 }
 
-// NewSet opens events for up to MaxAddresses addresses in each of up to
-// MaxThreads threads, in the given order. Nothing traps before Arm. Each event counts at
-// most limit hits, up to MaxHits, among those for which prog returns 1.
+// NewSet opens events for up to MaxAddresses addresses in each of up to MaxThreads threads, in the
+// given order. Nothing traps before Arm. Each event counts at most limit hits, up to MaxHits, among
+// those for which prog returns 1.
 func NewSet(prog *ebpf.Program, addresses []uint64, tids []int, limit int) (_ *Set, err error) {
 	if len(addresses) < 1 || len(addresses) > MaxAddresses || len(tids) > MaxThreads || limit < 1 ||
 		limit > MaxHits {

@@ -9,13 +9,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// MaxStanding bounds the addresses of Standing breakpoints: all debug registers that a thread of
+// maxStanding bounds the addresses of Standing breakpoints: all debug registers that a thread of
 // x86-64 has.
-const MaxStanding = 4
+const maxStanding = 4
 
 // Standing breakpoints run a program whenever one of some threads is about to execute one of some
-// addresses, for as long as their owner refills them: each stops after MaxHits hits that
-// nobody made up for, also if the agent hangs. Otherwise they are as those of a Set.
+// addresses, for as long as their owner refills them: each stops after MaxHits hits that nobody
+// made up for, also if the agent hangs. Otherwise they are as those of a Set.
 type Standing struct {
 	Busy int // threads that were left out since they have too few free debug registers
 
@@ -30,9 +30,9 @@ type standing struct {
 	hits  []uint64 // hits of each that were made up for
 }
 
-// NewStanding returns breakpoints at up to MaxStanding addresses, in no thread yet.
+// NewStanding returns breakpoints at up to four addresses, in no thread yet.
 func NewStanding(prog *ebpf.Program, addresses []uint64) (*Standing, error) {
-	if len(addresses) < 1 || len(addresses) > MaxStanding {
+	if len(addresses) < 1 || len(addresses) > maxStanding {
 		return nil, fmt.Errorf("%d addresses: %w", len(addresses), unix.EINVAL)
 	}
 	if err := catchLostTraps(); err != nil {

@@ -63,8 +63,8 @@ type Observation struct {
 
 // Watch observes hits until the watch's end. k has the program's own questions, and gets its
 // answers. If the process has another watch it waits for its turn. breakpoint.ErrBusy and
-// breakpoint.ErrThreadsGone are of this moment: another watch may succeed. When ctx is done the watch
-// is closed and void.
+// breakpoint.ErrThreadsGone are of this moment: another watch may succeed. When ctx is done the
+// watch is closed and void.
 func (o *Observer) Watch(ctx context.Context, r Request, k Kernel) (seen Observation, err error) {
 	if err := r.check(); err != nil {
 		return seen, err

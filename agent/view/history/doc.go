@@ -46,8 +46,8 @@
 //
 // # In memory
 //
-// A closed window becomes a digest.Window, which is bounded, and is written with the places that its
-// names have in the segment (tables). Merging reads windows into the same form, and never makes
+// A closed window becomes a digest.Window, which is bounded, and is written with the places that
+// its names have in the segment (tables). Merging reads windows into the same form, and never makes
 // profiles of them.
 //
 // What is read back is untrusted: every count and length is bounded.

@@ -17,7 +17,7 @@ const (
 	maxExtents = 64 // extents of a process
 )
 
-// window is a window that a merger made.
+// window is a window that a digest.Merger made.
 func (c *codec) window(w *digest.Window) {
 	number(c, &w.Period)
 	c.str(&w.Event)

@@ -112,8 +112,11 @@ func TestLivePage(t *testing.T) {
 			t.Errorf("%s: %s", name, finding)
 		}
 		// A service, then the time of some windows.
-		tab.Eval(t, `[...document.querySelectorAll(".services button")].find((b) => b.textContent.includes("postgres")).click()`, nil)
-		tab.Wait(t, `location.hash.includes("service=postgresql") && document.querySelector(".methods").textContent.includes("ExecScan") && !document.querySelector(".methods").textContent.includes("Cart")`)
+		tab.Eval(t, `[...document.querySelectorAll(".services button")].
+			find((b) => b.textContent.includes("postgres")).click()`, nil)
+		tab.Wait(t, `location.hash.includes("service=postgresql") &&
+			document.querySelector(".methods").textContent.includes("ExecScan") &&
+			!document.querySelector(".methods").textContent.includes("Cart")`)
 	}
 }
 
@@ -142,7 +145,8 @@ func TestBaselinePage(t *testing.T) {
 	tab.Drag(t, ".u-over", 0.001, 0.5, input.ModifierShift)
 	tab.Wait(t, `location.hash.includes("basefrom=") && !/[#&]from=/.test(location.hash)`)
 	tab.Drag(t, ".u-over", 0.5, 0.999, 0)
-	tab.Wait(t, `/[#&]from=/.test(location.hash) && document.querySelector(".methods caption").textContent === "Methods by change"`)
+	tab.Wait(t, `/[#&]from=/.test(location.hash) &&
+		document.querySelector(".methods caption").textContent === "Methods by change"`)
 	var first int64
 	tab.Eval(t, `Number(new URLSearchParams(location.hash.slice(1)).get("basefrom"))`, &first)
 	if at := shop(0).Start.UnixMilli(); first < at-1000 || first > at+1000 {
@@ -163,7 +167,8 @@ func TestBaselinePage(t *testing.T) {
 	for range 3 {
 		tab.Keys(t, kb.ArrowLeft)
 	}
-	tab.Eval(t, `document.activeElement.dispatchEvent(new KeyboardEvent("keydown", {key: "Enter", shiftKey: true, bubbles: true}))`, nil)
+	tab.Eval(t, `document.activeElement.dispatchEvent(
+		new KeyboardEvent("keydown", {key: "Enter", shiftKey: true, bubbles: true}))`, nil)
 	tab.Wait(t, fmt.Sprintf(`location.hash.includes("basefrom=%d")`, shop(12).Start.UnixMilli()))
 
 	// What changed is said when somebody asks, and leads to the frames.
@@ -177,7 +182,8 @@ func TestBaselinePage(t *testing.T) {
 		t.Errorf("the first sentence is %q", sentence)
 	}
 	tab.Eval(t, `document.querySelector(".why li button.name").click()`, nil)
-	tab.Wait(t, `location.hash.includes("sel=") && location.hash.includes("basefrom=") && document.querySelector(".side .shares")`)
+	tab.Wait(t, `location.hash.includes("sel=") && location.hash.includes("basefrom=") &&
+		document.querySelector(".side .shares")`)
 
 	// Less than a minute has a heat map, which the keyboard can read.
 	tab = b.Open(t, fmt.Sprintf("%s/#from=%d&to=%d", hs.URL, shop(5).Start.UnixMilli(), shop(9).Start.UnixMilli()),
@@ -253,7 +259,8 @@ func TestPanel(t *testing.T) {
 	b := browser.Start(t)
 	for name, v := range map[string]browser.View{"wide": {}, "narrow-dark": {Width: 360, Height: 740, Dark: true}} {
 		tab := b.Open(t, hs.URL+"/#kind=cpu&sel=com.acme.shop.Cart.total", v)
-		tab.Wait(t, `["Allocated classes", "Awaited locks"].every((title) => [...document.querySelectorAll(".side h3")].some((h) => h.textContent.startsWith(title)))`)
+		tab.Wait(t, `["Allocated classes", "Awaited locks"].every((title) =>
+			[...document.querySelectorAll(".side h3")].some((h) => h.textContent.startsWith(title)))`)
 		var text string
 		tab.Eval(t, `document.querySelector(".side").textContent`, &text)
 		for _, want := range []string{"Targets of virtual calls", "Line 44: 80 calls/s", "75.0 %com.acme.Flat.price",

@@ -29,7 +29,8 @@ var shown = map[string]bool{"/flamegraph": true, "/top": true, "/peek": true, "/
 
 // hide removes from pprof's pages the menu entries of what is not served. Should pprof rename them,
 // they would show up again, and lead to a page that says so.
-const hide = `<style>#graphbtn, #list, #disasm, #config, #action-source, #action-source-tab, #action-source-tab + hr { display: none !important }</style></head>`
+const hide = "<style>#graphbtn, #list, #disasm, #config, #action-source, #action-source-tab, #action-source-tab + hr " +
+	"{ display: none !important }</style></head>"
 
 // pages serves the flame graph, top and peek over the last minute, of the first kind that is
 // recorded and can be shown. Every request sees the windows closed by then. A page is made once for

@@ -176,7 +176,8 @@ func TestPagesAreSmall(t *testing.T) {
 		if resp.StatusCode != 200 || len(body) > maxPageBytes {
 			t.Errorf("%s: %s, %d bytes, want no more than %d", path, resp.Status, len(body), maxPageBytes)
 		}
-		if path == "/ui/flamegraph" && (!strings.Contains(body, "java [7]") || !strings.Contains(body, profile.RareStacks)) {
+		if path == "/ui/flamegraph" &&
+			(!strings.Contains(body, "java [7]") || !strings.Contains(body, profile.RareStacks)) {
 			t.Errorf("%s has no process 7, or does not say that something is left out", path)
 		}
 	}

@@ -56,7 +56,7 @@ var ErrBusy = errors.New("too many requests wait for pages; try again in a secon
 
 // An API answers requests for data.
 type API struct {
-	recordings Recordings
+	recordings recordings
 	timelines  timelines // timelines of the history, or of the windows that are kept
 	history    bool
 	kept       *kept
@@ -250,7 +250,7 @@ func (a *API) flame(r *http.Request, s selection) (any, error) {
 // verdicts compares the methods of both times of a selection, by the statistics of why. Where
 // nothing is decided, a note of f says why.
 func (a *API) verdicts(ctx context.Context, s selection, f *flame.Graph) (*flame.Verdicts, error) {
-	times := [2]TimeRange{flame.Baseline: {s.baseFrom, s.baseTo}, flame.Selected: {s.from, s.to}}
+	times := [2]timeRange{flame.Baseline: {s.baseFrom, s.baseTo}, flame.Selected: {s.from, s.to}}
 	ctx, cancel := whyContext(ctx)
 	defer cancel()
 	e := flame.NewExplainer(s.service, s.pid)

@@ -78,7 +78,7 @@ type timesJSON struct {
 	BaseTo   int64 `json:"baseto"`
 }
 
-func newTimes(times [2]TimeRange) timesJSON {
+func newTimes(times [2]timeRange) timesJSON {
 	millis := func(t time.Time) int64 {
 		if t.IsZero() {
 			return 0
@@ -130,7 +130,7 @@ func (a *API) rate(r *http.Request, s selection, out *Services) error {
 		}
 	}
 	changes := changesOf(list, times, kinds, values)
-	shown := TimeRange{s.from, s.to}
+	shown := timeRange{s.from, s.to}
 	for row := range n + 1 {
 		var rates []rateJSON
 		for k := range kinds {
@@ -165,7 +165,7 @@ func later(a, b time.Time) time.Time {
 }
 
 // perSecond is the rate of values in a time.
-func perSecond(list []history.Slice, values []float64, in TimeRange) float64 {
+func perSecond(list []history.Slice, values []float64, in timeRange) float64 {
 	var sum, seconds float64
 	for at := range list {
 		if in.has(list[at].Start) {
@@ -181,7 +181,7 @@ func courseOfRate(list []history.Slice, values []float64) (points []float64) {
 	together := (len(list) + maxPoints - 1) / maxPoints
 	for at := 0; at < len(list); at += together {
 		end := min(at+together, len(list))
-		v := perSecond(list[at:end], values[at:end], TimeRange{})
+		v := perSecond(list[at:end], values[at:end], timeRange{})
 		points = append(points, math.Round(v*1000)/1000)
 	}
 	return points
@@ -189,7 +189,7 @@ func courseOfRate(list []history.Slice, values []float64) (points []float64) {
 
 // changesOf tests all services and kinds at once, so that no more than one of a hundred changes is
 // chance.
-func changesOf(list []history.Slice, times [2]TimeRange, kinds []ratedKind, values [][]float64) []*changeJSON {
+func changesOf(list []history.Slice, times [2]timeRange, kinds []ratedKind, values [][]float64) []*changeJSON {
 	changes := make([]*changeJSON, len(values))
 	var sides [2]audit.Side[int]
 	for side, in := range times {

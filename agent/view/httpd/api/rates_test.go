@@ -26,7 +26,7 @@ func TestRatesNoFalseAlarm(t *testing.T) {
 				values[i] = append(values[i], 1e7*math.Round(float64(20+30*i)*math.Exp(0.2*random.NormFloat64())))
 			}
 		}
-		for _, c := range changesOf(list, [2]TimeRange{{time.Unix(0, 0), time.Unix(200, 0)},
+		for _, c := range changesOf(list, [2]timeRange{{time.Unix(0, 0), time.Unix(200, 0)},
 			{time.Unix(200, 0), time.Time{}}}, cpu, values) {
 			if c != nil {
 				alarms++

@@ -15,15 +15,15 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/view/sink"
 )
 
-// Recordings is where the page has its data from.
-type Recordings interface {
+// recordings is where the page has its data from.
+type recordings interface {
 	// Flame returns what was recorded of a kind, in windows that begin at from or later and before
 	// to; a zero time is no limit. An empty service is all services. It returns nil if nothing was
 	// recorded then. Nobody else changes what it returns.
 	Flame(ctx context.Context, kind, service string, from, to time.Time) (*flame.Graph, error)
 	// Each calls yield with windows of two times, or with parts that have several of these each, in
 	// order. It may leave out other services than the named one. Nobody may change what yield gets.
-	Each(ctx context.Context, kind, service string, times [2]TimeRange, yield func(time int, f *flame.Graph)) error
+	Each(ctx context.Context, kind, service string, times [2]timeRange, yield func(time int, f *flame.Graph)) error
 }
 
 const (
@@ -153,9 +153,9 @@ func flameOf(p *profile.Profile, of *Kind, recorded []*Kind) (*flame.Graph, erro
 	return flames[0], nil
 }
 
-// Flame implements Recordings.
+// Flame implements recordings.
 func (k *kept) Flame(_ context.Context, kind, service string, from, to time.Time) (f *flame.Graph, _ error) {
-	k.look(kind, func(windows *flame.Series) { f = windows.Sum(TimeRange{from, to}.has, service, 0) })
+	k.look(kind, func(windows *flame.Series) { f = windows.Sum(timeRange{from, to}.has, service, 0) })
 	return f, nil
 }
 
@@ -220,7 +220,7 @@ func (w *withHistory) keeps(name string, from time.Time) bool {
 	return from.IsZero() || !oldest.IsZero() && !from.Before(oldest)
 }
 
-// Flame implements Recordings.
+// Flame implements recordings.
 func (w *withHistory) Flame(ctx context.Context, name, service string, from, to time.Time) (*flame.Graph, error) {
 	if w.keeps(name, from) {
 		return w.kept.Flame(ctx, name, service, from, to)

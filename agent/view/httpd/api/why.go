@@ -27,15 +27,15 @@ const (
 	maxWhyParts = 60
 )
 
-// A TimeRange is a time: the windows that begin at From or later and before To. A zero To is no
+// A timeRange is a time: the windows that begin at From or later and before To. A zero To is no
 // limit.
-type TimeRange struct{ From, To time.Time }
+type timeRange struct{ From, To time.Time }
 
-func (s TimeRange) has(at time.Time) bool {
+func (s timeRange) has(at time.Time) bool {
 	return !at.Before(s.From) && (s.To.IsZero() || at.Before(s.To))
 }
 
-func (s TimeRange) overlaps(o TimeRange) bool {
+func (s timeRange) overlaps(o timeRange) bool {
 	return (o.To.IsZero() || s.From.Before(o.To)) && (s.To.IsZero() || o.From.Before(s.To))
 }
 
@@ -45,8 +45,8 @@ type badRequest struct{ error }
 // spans are the times to compare: the baseline, and the selected time. Without a selection that is
 // the last windows; without a baseline, it is the time before, as long as the selection but at
 // least 200 s.
-func (a *API) spans(ctx context.Context, s selection) (times [2]TimeRange, err error) {
-	selected, base := TimeRange{s.from, s.to}, TimeRange{s.baseFrom, s.baseTo}
+func (a *API) spans(ctx context.Context, s selection) (times [2]timeRange, err error) {
+	selected, base := timeRange{s.from, s.to}, timeRange{s.baseFrom, s.baseTo}
 	if selected.From.IsZero() || selected.To.IsZero() {
 		slices, err := a.lastSlices(ctx, selected.To)
 		if err != nil {
@@ -63,12 +63,12 @@ func (a *API) spans(ctx context.Context, s selection) (times [2]TimeRange, err e
 		}
 	}
 	if !s.compares() {
-		base = TimeRange{selected.From.Add(-max(selected.To.Sub(selected.From), whyBaseline)), selected.From}
+		base = timeRange{selected.From.Add(-max(selected.To.Sub(selected.From), whyBaseline)), selected.From}
 	}
 	if base.overlaps(selected) {
 		return times, badRequest{errors.New("the baseline overlaps the selection: choose another time")}
 	}
-	return [2]TimeRange{base, selected}, nil
+	return [2]timeRange{base, selected}, nil
 }
 
 // lastSlices are the sums of the last windows up to a time, or to the last one.
@@ -151,9 +151,9 @@ func whyError(ctx context.Context, err error) error {
 	return err
 }
 
-// Each implements Recordings.
+// Each implements recordings.
 func (k *kept) Each(
-	ctx context.Context, kind, _ string, times [2]TimeRange, yield func(time int, f *flame.Graph),
+	ctx context.Context, kind, _ string, times [2]timeRange, yield func(time int, f *flame.Graph),
 ) error {
 	k.look(kind, func(windows *flame.Series) {
 		windows.Each(func(w *flame.Graph) {
@@ -170,10 +170,10 @@ func (k *kept) Each(
 	return nil
 }
 
-// Each implements Recordings. Both times have one source: what is kept and the history leave out
+// Each implements recordings. Both times have one source: what is kept and the history leave out
 // different rare stacks.
 func (w *withHistory) Each(
-	ctx context.Context, name, service string, times [2]TimeRange, yield func(time int, f *flame.Graph),
+	ctx context.Context, name, service string, times [2]timeRange, yield func(time int, f *flame.Graph),
 ) error {
 	if oldest := w.oldest(name); !oldest.IsZero() && !times[0].From.Before(oldest) && !times[1].From.Before(oldest) {
 		return w.kept.Each(ctx, name, service, times, yield)

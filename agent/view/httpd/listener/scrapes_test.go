@@ -54,7 +54,8 @@ func TestSlowScrapers(t *testing.T) {
 			return
 		}
 		t.Cleanup(func() { conn.Close() })
-		go io.WriteString(conn, strings.Repeat(request, 1<<20)) // until it is closed: more answers than any buffer holds
+		// Until it is closed: more answers than any buffer holds.
+		go io.WriteString(conn, strings.Repeat(request, 1<<20))
 	}
 	for range maxConnections + 2*spareConnections {
 		slow()
