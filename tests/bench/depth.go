@@ -81,8 +81,7 @@ func (b bench) visit(
 }
 
 // learning is how long the guest of known depth is watched before anything is measured. Chain walks
-// less and less of the samples, until after six thousand (agent/collect/fold/walkrate.go) it is as
-// few as it will be.
+// less and less of the samples, until after six thousand it is as few as it will be.
 func (d depthManner) learning(m mode, hz int) time.Duration {
 	const samples = 8000
 	if m != modeChain {
