@@ -7,6 +7,7 @@ import (
 	"github.com/cilium/ebpf"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/collect/events"
+	"github.com/vmprof-agent/vmprof-agent/agent/collect/events/probes"
 	"github.com/vmprof-agent/vmprof-agent/agent/collect/source"
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 	"github.com/vmprof-agent/vmprof-agent/tests/needs"
@@ -32,11 +33,11 @@ func TestLiveMapBytes(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer objects.Close()
-	probes, err := objects.LoadProbes()
+	loaded, err := objects.LoadProbes()
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer probes.Close()
+	defer loaded.Close()
 	memory := func(m *ebpf.Map) uint64 {
 		info, err := m.Info()
 		if err != nil {
@@ -53,15 +54,15 @@ func TestLiveMapBytes(t *testing.T) {
 	if ring := memory(objects.Events); before < ring {
 		t.Errorf("%d bytes, and the ring alone has %d", before, ring)
 	}
-	a.sources.first = []source.Source{&events.Source{Probes: &events.Probes{Programs: probes}}}
+	a.sources.first = []source.Source{&events.Source{Probes: &probes.Probes{Programs: loaded}}}
 	var own uint64
-	for _, m := range mapsIn(probes.ProbeMaps) {
+	for _, m := range mapsIn(loaded.ProbeMaps) {
 		own += memory(m)
 	}
 	for _, shared := range []*ebpf.Map{
-		probes.Events, probes.NmiEvents, probes.Counters, probes.Processes, probes.Epochs, probes.Pids,
-		probes.EndedPids, probes.SeenMethods,
-		probes.KnownThreads,
+		loaded.Events, loaded.NmiEvents, loaded.Counters, loaded.Processes, loaded.Epochs, loaded.Pids,
+		loaded.EndedPids, loaded.SeenMethods,
+		loaded.KnownThreads,
 	} {
 		own -= memory(shared)
 	}

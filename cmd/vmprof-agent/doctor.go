@@ -16,6 +16,7 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent"
 	"github.com/vmprof-agent/vmprof-agent/agent/collect/engines"
 	"github.com/vmprof-agent/vmprof-agent/agent/collect/events"
+	eventprobes "github.com/vmprof-agent/vmprof-agent/agent/collect/events/probes"
 	"github.com/vmprof-agent/vmprof-agent/agent/doctor"
 	"github.com/vmprof-agent/vmprof-agent/agent/guest/runtimes/bridge"
 	"github.com/vmprof-agent/vmprof-agent/agent/host/proc"
@@ -265,7 +266,7 @@ func readLibrary(f *os.File, lib *proc.Mapping, table []bridge.Runtime) (l libra
 	}
 	l = library{image: image, segments: file.Segments(), walked: vm.Kernel.Usable()}
 	_, l.probes = vm.CodeSites(file)
-	l.monitors, l.parks = events.LockProbes(file, f)
+	l.monitors, l.parks = eventprobes.LockProbes(file, f)
 	return l, nil
 }
 

@@ -143,8 +143,8 @@ var hostileRows = []Row{
 			"probes of its own, which it does not pass. A JVM that passes too many spends its own budget, where the " +
 			"kernel can confine probes to a process. With `-p`, others never pass probes of events.",
 		Test: strangeCalls,
-		Elsewhere: []string{"bpf.TestKernelStrangers", "agent/collect/events.TestSeparate",
-			"agent/collect/events.TestWatchStrangers"},
+		Elsewhere: []string{"bpf.TestKernelStrangers", "agent/collect/events/probes.TestSeparate",
+			"agent/collect/events/probes.TestWatchStrangers"},
 	},
 	{
 		Fault: "a collector moves objects while the agent reads them",

@@ -26,8 +26,8 @@ var mountRows = []Row{
 			"system can be unmounted. The agent has as many open descriptors after the last container as after the " +
 			"first.",
 		Test: testMounts,
-		Elsewhere: []string{"agent/probe/library.TestKeeper", "agent/collect/events.TestNumbering",
-			"agent/collect/events.TestRemovePlans", "agent/collect/events.TestClockSiteClears",
+		Elsewhere: []string{"agent/probe/library.TestKeeper", "agent/collect/events/probes.TestNumbering",
+			"agent/collect/events/probes.TestRemovePlans", "agent/collect/events/probes.TestClockSiteClears",
 			"agent/probe/attach.TestLoadSlots"},
 	},
 }

@@ -37,7 +37,7 @@ var observingRows = []Row{
 		Fault: "no CPU time of a process was measured yet",
 		Holds: "Its probes stay attached. Until a CPU time is measured, the budget assumes that the process uses " +
 			"one CPU.",
-		Elsewhere: []string{"agent/collect/events.TestTuneUnmeasured"},
+		Elsewhere: []string{"agent/collect/events/probes.TestTuneUnmeasured"},
 	},
 }
 

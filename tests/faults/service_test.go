@@ -54,7 +54,7 @@ var serviceRows = []Row{
 		Holds: "Descriptors, BPF maps, programs and links of a JVM are given back when it has ended, and so is " +
 			"what the agent knows of it.",
 		Elsewhere: []string{"tests/endurance.TestFlat", "agent/guest.TestPerProcessAfterEnd",
-			"agent/collect/events.TestSeedingOfEnded", "agent/collect/events.TestRemovedPlan"}},
+			"agent/collect/events.TestSeedingOfEnded", "agent/collect/events/probes.TestRemovedPlan"}},
 	{Fault: "a COMMAND that runs longer than -d", Test: testShortRecording,
 		Holds: "`record` reports that COMMAND still runs, with its process id. COMMAND keeps running."},
 }

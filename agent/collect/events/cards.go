@@ -1,8 +1,6 @@
 package events
 
 import (
-	"fmt"
-
 	"github.com/vmprof-agent/vmprof-agent/agent/collect/fold"
 	"github.com/vmprof-agent/vmprof-agent/agent/guest"
 	"github.com/vmprof-agent/vmprof-agent/agent/model/profile"
@@ -30,22 +28,6 @@ const defaultQueue = 256
 const barrierBasis = "each recorded write barrier represents a full card queue of its thread (G1UpdateBufferSize); a " +
 	"thread's first one after a collection represents itself only: up to one queue of cards per thread is " +
 	"missing before each collection"
-
-// noteBarriers adds a note to profiles of p if its VM has no write barrier that a probe can
-// observe.
-func noteBarriers(p *guest.Process) {
-	g := p.VM()
-	if g == nil {
-		return
-	}
-	cards, err := guest.As[vmruntime.CardReader](g)
-	if err == nil {
-		_, err = cards.Cards()
-	}
-	if err != nil {
-		p.Note(fmt.Sprintf("process %d: write barriers are not recorded: %v", p.PID, err))
-	}
-}
 
 // locateCard labels a write barrier with the object that was stored into, and how old it is. The
 // object is only named if no collection can have moved it since.

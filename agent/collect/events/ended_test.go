@@ -1,9 +1,9 @@
 package events
 
 import (
-	"context"
 	"testing"
 
+	"github.com/vmprof-agent/vmprof-agent/agent/collect/fold"
 	"github.com/vmprof-agent/vmprof-agent/agent/guest"
 	"github.com/vmprof-agent/vmprof-agent/agent/host/proc"
 )
@@ -11,7 +11,7 @@ import (
 // What is noted of a process is forgotten when it ends, and nothing is noted after that.
 func TestSeedingOfEnded(t *testing.T) {
 	l := &lockWaits{seeded: map[seeding]struct{}{}}
-	first := seeding{guest.NewProcess(proc.Identity{PID: 1}), &attachedPlan{}}
+	first := seeding{guest.NewProcess(proc.Identity{PID: 1}), &fold.Coverage{}}
 	if !l.firstSeeding(first) || l.firstSeeding(first) {
 		t.Error("a process is not to be asked exactly once")
 	}
@@ -19,32 +19,5 @@ func TestSeedingOfEnded(t *testing.T) {
 	l.leave(first.process)
 	if l.firstSeeding(first) || len(l.seeded) != 0 {
 		t.Errorf("%d notes of a process that has ended", len(l.seeded))
-	}
-}
-
-// A plan that is removed keeps no process, and is not adopted while its probes are still being
-// detached.
-func TestRemovedPlan(t *testing.T) {
-	of, own := &attachedPlan{}, &attachedPlan{process: guest.NewProcess(proc.Identity{PID: 1}), cookies: []uint32{1}}
-	own.all, own.users = of, []*guest.Process{own.process}
-	e := &Probes{plans: []*attachedPlan{of}, cookies: newCookies()}
-	flushed := 0
-	e.config.Flush = func(context.Context) error {
-		flushed++
-		e.adopt([]*attachedPlan{own}) // as the others' plans are handed over just now
-		return nil
-	}
-	e.noteUser(e.plans, guest.NewProcess(proc.Identity{PID: 2}), "libjvm.so")
-	if len(of.users) != 1 {
-		t.Fatalf("%d users of a plan", len(of.users))
-	}
-	both := []*attachedPlan{of, own}
-	for range 2 {
-		e.remove(t.Context(), both)
-	}
-	e.noteUser(both, guest.NewProcess(proc.Identity{PID: 3}), "libjvm.so")
-	if len(e.plans) != 0 || len(of.users) != 0 || len(own.users) != 0 || flushed != 1 {
-		t.Errorf("removed %d times, %d plans are left; %d and %d processes use them", flushed, len(e.plans),
-			len(of.users), len(own.users))
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/collect/budget"
+	"github.com/vmprof-agent/vmprof-agent/agent/collect/events/probes"
 	"github.com/vmprof-agent/vmprof-agent/agent/host/proc"
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 )
@@ -39,7 +40,7 @@ func (f *followedShare) next(now time.Duration, c waitCounts, allowed float64) (
 	used := float64(c.following(&before)) / float64(passed)
 	factor := min(max(used/max(allowed, 1e-9), 1.0/waitsFactor), waitsFactor)
 	want := uint32(min(max(float64(every)*factor+0.5, 1), bpf.MaxFollowEvery))
-	if ratio := float64(want) / float64(every); want == every || ratio > 1/steady && ratio < steady {
+	if ratio := float64(want) / float64(every); want == every || ratio > 1/probes.Steady && ratio < probes.Steady {
 		return every
 	}
 	f.every = want
@@ -76,7 +77,7 @@ type chosenLoad struct {
 
 // cpus returns it for the last second; times reads the CPU times of the processes.
 func (l *chosenLoad) cpus(now time.Duration, times func() budget.Times) float64 {
-	if l.times == nil || now-l.at >= governEvery {
+	if l.times == nil || now-l.at >= probes.GovernEvery {
 		later := times()
 		if l.times != nil {
 			l.load = l.times.Until(later).Seconds() / (now - l.at).Seconds()

@@ -12,6 +12,7 @@ import (
 
 	"github.com/cilium/ebpf"
 
+	"github.com/vmprof-agent/vmprof-agent/agent/collect/events/probes"
 	"github.com/vmprof-agent/vmprof-agent/agent/collect/fold"
 	"github.com/vmprof-agent/vmprof-agent/agent/collect/source"
 	"github.com/vmprof-agent/vmprof-agent/agent/guest"
@@ -44,7 +45,7 @@ type lockWaits struct {
 // A seeding is what was done for a process and the turn of a plan.
 type seeding struct {
 	process *guest.Process
-	plan    *attachedPlan
+	plan    *fold.Coverage
 }
 
 // surveyTime bounds how long one process is asked for threads that wait for locks.
@@ -103,26 +104,6 @@ func (l *lockWaits) close(others *waits) error {
 	return l.stacks.close()
 }
 
-// A lockPlan is a plan of waits for locks as it is observed now.
-type lockPlan struct {
-	plan  *attachedPlan
-	waits *ebpf.Map
-	turn  uint16
-	users []*guest.Process
-}
-
-// lockPlans returns the plans of waits for locks that are observed all the time.
-func (e *Probes) lockPlans() (plans []lockPlan) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	for _, p := range e.plans {
-		if p.waits != nil && e.recording && !p.idle && p.duty.Always() {
-			plans = append(plans, lockPlan{p, p.waits, uint16(p.turn), slices.Clone(p.users)})
-		}
-	}
-	return plans
-}
-
 // list lists the threads of a process that wait for locks, with ids as the agent has them.
 func (l *lockWaits) list(ctx context.Context, p *guest.Process) (waits []vmruntime.LockWait, err error) {
 	ctx, cancel := context.WithTimeout(ctx, surveyTime)
@@ -172,12 +153,12 @@ func (l *lockWaits) translate(p *guest.Process, waits []vmruntime.LockWait) erro
 // seed has the kernel side know of the waits that had begun before a process was observed. What a
 // plan missed that was observed before, in slices, ObservedPart.Apply makes up for.
 func (e *Source) seed(ctx context.Context) {
-	for _, of := range e.lockPlans() {
-		for _, p := range of.users {
-			if p.Attachment.Load() == 0 || !e.locks.firstSeeding(seeding{p, of.plan}) || of.turn > 1 {
+	for _, of := range e.LockPlans() {
+		for _, p := range of.Users {
+			if p.Attachment.Load() == 0 || !e.locks.firstSeeding(seeding{p, of.Cover}) || of.Turn > 1 {
 				continue
 			}
-			e.governing.Go(func() { // the process may take its time
+			e.Alongside(func() { // the process may take its time
 				if err := e.seedOne(ctx, &of, p); err != nil {
 					e.services.Log.Debug("cannot see which threads wait for locks", "pid", p.PID, "err", err)
 				}
@@ -200,21 +181,21 @@ func (l *lockWaits) firstSeeding(s seeding) bool {
 }
 
 // seedOne does so for one process and plan. Waits that the kernel side knows are left as they are.
-func (e *Source) seedOne(ctx context.Context, of *lockPlan, p *guest.Process) error {
+func (e *Source) seedOne(ctx context.Context, of *probes.LockPlan, p *guest.Process) error {
 	now := proc.Monotonic()
 	list, err := e.locks.list(ctx, p)
 	if err != nil {
 		return err
 	}
-	monitors, seeded := of.waits == e.Programs.Entering, 0
+	monitors, seeded := of.Waits == e.Programs.Entering, 0
 	defer func() { e.locks.noteLate(p, now, seeded, false) }()
 	for _, w := range list {
 		if w.Thread == 0 || (w.Monitor != 0) != monitors {
 			continue
 		}
 		entry := bpf.LockWait{Begin: uint64(now), Monitor: w.Monitor, Lock: cmp.Or(w.Monitor, w.Object), Every: 1,
-			Turn: of.turn, Flags: bpf.SeenContended}
-		switch err := of.waits.Update(w.Thread, &entry, ebpf.UpdateNoExist); {
+			Turn: of.Turn, Flags: bpf.SeenContended}
+		switch err := of.Waits.Update(w.Thread, &entry, ebpf.UpdateNoExist); {
 		case errors.Is(err, ebpf.ErrKeyExist):
 			continue
 		case err != nil:
@@ -249,17 +230,17 @@ func (e *Source) lookAtLocks(ctx context.Context) *lockLook {
 	l, look := e.locks, &lockLook{at: proc.Monotonic()}
 	lists := map[*guest.Process][]vmruntime.LockWait{}
 	entries := map[*ebpf.Map]map[uint32]bpf.LockWait{}
-	for _, of := range e.lockPlans() {
-		begun, known := entries[of.waits]
+	for _, of := range e.LockPlans() {
+		begun, known := entries[of.Waits]
 		if !known {
-			begun = oldWaits(of.waits, look.at-leastAsked)
-			entries[of.waits] = begun
+			begun = oldWaits(of.Waits, look.at-leastAsked)
+			entries[of.Waits] = begun
 		}
 		if len(begun) == 0 {
 			continue
 		}
-		monitors := of.waits == e.Programs.Entering
-		for _, p := range of.users {
+		monitors := of.Waits == e.Programs.Entering
+		for _, p := range of.Users {
 			list, known := lists[p]
 			if !known {
 				var err error
@@ -270,12 +251,12 @@ func (e *Source) lookAtLocks(ctx context.Context) *lockLook {
 			}
 			for _, w := range list {
 				entry, known := begun[w.Thread]
-				if !known || entry.Turn != of.turn || (w.Monitor != 0) != monitors || entry.Lock != 0 &&
+				if !known || entry.Turn != of.Turn || (w.Monitor != 0) != monitors || entry.Lock != 0 &&
 					w.Monitor != 0 && entry.Lock != w.Monitor {
 					continue
 				}
 				look.waits = append(look.waits, waitingThread{LockWait: w, process: p, entry: entry,
-					cover: &of.plan.cover})
+					cover: of.Cover})
 			}
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/vmprof-agent/vmprof-agent/agent/collect/events/probes"
 	"github.com/vmprof-agent/vmprof-agent/agent/collect/fold"
 	"github.com/vmprof-agent/vmprof-agent/agent/guest"
 	"github.com/vmprof-agent/vmprof-agent/agent/model/profile"
@@ -80,7 +81,7 @@ func (e *Source) Handle(s *fold.State, raw []byte) {
 	case o.Seen.What == bpf.ObservedCard && o.Seen.Count > 1:
 		folded = e.handleCard(s, p, o, &event)
 	case o.Seen.What == bpf.ObservedFreeze:
-		kind := virtualKind(o.Seen.Flags&bpf.SeenContended != 0)
+		kind := probes.VirtualKind(o.Seen.Flags&bpf.SeenContended != 0)
 		begun := e.surveys[p.Process].covers(kind, part.Sliced(), o.Time)
 		kept, ok := e.virtuals.begin(s, p, o, &event, begun, e.services.Resolver.ClassName)
 		switch {
@@ -101,7 +102,7 @@ func (e *Source) Handle(s *fold.State, raw []byte) {
 		case !ok:
 			c.discarded[profile.Malformed]++
 			return
-		case w == nil && e.surveys[p.Process].covers(virtualParks, part.Sliced(), o.Time):
+		case w == nil && e.surveys[p.Process].covers(probes.VirtualParks, part.Sliced(), o.Time):
 			folded = true // it was counted when it began
 		case w == nil:
 			c.discarded[profile.Unobserved]++

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/vmprof-agent/vmprof-agent/agent/collect/events/probes"
 	"github.com/vmprof-agent/vmprof-agent/agent/collect/fold"
 	"github.com/vmprof-agent/vmprof-agent/agent/collect/fold/foldtest"
 	"github.com/vmprof-agent/vmprof-agent/agent/collect/source"
@@ -30,7 +31,7 @@ var java = identity{PID: 100, Start: 5, Exec: 1}
 // watchingSource folds observations of probes, without a kernel side and without workers.
 func watchingSource() (*Source, *fold.Window) {
 	log := slog.New(slog.DiscardHandler)
-	e := &Source{Probes: &Probes{}, received: received{discarded: fold.NoDiscards()}}
+	e := &Source{Probes: &probes.Probes{}, received: received{discarded: fold.NoDiscards()}}
 	resolver := guest.NewResolver(guest.Config{Runtimes: runtimes.Table(), Log: log})
 	state := fold.NewState(fold.StateOptions{MaxContexts: 1 << 20, Submit: resolver.Submit})
 	e.services = &source.Services{Log: log, Resolver: resolver,

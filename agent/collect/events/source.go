@@ -1,3 +1,6 @@
+// Package events is the source of events of processes, such as allocations, lock waits and
+// safepoint pauses, of the kernel and of the CPU. A Source interprets the observations of its
+// probes, computes the weight of each, and folds them into the open windows.
 package events
 
 import (
@@ -10,6 +13,7 @@ import (
 	"weak"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/collect/budget"
+	"github.com/vmprof-agent/vmprof-agent/agent/collect/events/probes"
 	"github.com/vmprof-agent/vmprof-agent/agent/collect/fold"
 	"github.com/vmprof-agent/vmprof-agent/agent/collect/source"
 	"github.com/vmprof-agent/vmprof-agent/agent/guest"
@@ -18,11 +22,14 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 )
 
+// Options say which events are recorded.
+type Options = probes.Options
+
 // A Source is the source of events of probes, of the kernel and of the CPU. It folds the
 // observations of its Probes.
 type Source struct {
 	source.Passive
-	*Probes
+	*probes.Probes
 	services *source.Services
 	faults   faultQueue
 	waits    *waits     // nil if off-CPU time is not recorded
@@ -63,7 +70,7 @@ func Open(services *source.Services, opt Options) (*Source, error) {
 			following: map[*guest.Process][]weak.Pointer[vmReading]{}, left: map[*guest.Process]leftThreads{}}
 	}
 	var err error
-	e.Probes, err = New(Config{
+	e.Probes, err = probes.New(probes.Config{
 		Log: services.Log, Resolver: services.Resolver, Objects: services.Objects, Attaching: services.Libraries,
 		Root: services.Root, Filter: services.Filter, GuestTimes: e.guestTimes,
 		Flush: services.Flush, Refusal: services.Refusal,
@@ -78,7 +85,7 @@ func Open(services *source.Services, opt Options) (*Source, error) {
 		return nil, errors.Join(err, e.waits.close(), e.Probes.Close())
 	}
 	if e.locks != nil {
-		e.Probes.tick = e.seed
+		e.OnTick(e.seed)
 	}
 	return e, nil
 }
@@ -207,9 +214,9 @@ func (e *Source) BeforeNames(p *guest.Process) {
 
 // Attached implements guest.Follower.
 func (e *Source) Attached(p *guest.Process, g *guest.VM, m *proc.Mapping) {
-	e.attachedVM(p, m)
+	e.AttachedVM(p, m)
 	if e.totals != nil {
-		e.totals.attached(p, g, !e.followsEnds(p))
+		e.totals.attached(p, g, !e.FollowsEnds(p))
 	}
 }
 
@@ -235,7 +242,7 @@ func (e *Source) Count() func(*fold.State) any {
 		}
 	}
 	if e.Options.Kinds[profile.Locks] {
-		s.virtual = e.virtualCounts()
+		s.virtual = e.CountVirtual()
 	}
 	complete := func(*fold.State) map[*guest.Process]*vmReading { return nil }
 	if e.totals != nil {
@@ -284,7 +291,7 @@ func (e *Source) Fill(ctx context.Context, w *source.Closed, p *profile.Profile)
 	}
 	covered := fold.Covered(before.covered, after.covered, w.Began, w.Ended, &p.EventCounts)
 	p.Comments = append(p.Comments, covered.Notes(maps.Values(w.Window.Events))...)
-	p.Comments = append(p.Comments, e.strangeNotes(w.Began, w.Ended)...)
+	p.Comments = append(p.Comments, e.StrangeNotes(w.Began, w.Ended)...)
 	surveyed := fold.Get(e.services.Owner,
 		func(*fold.State) map[*guest.Process]surveyedPart { return e.surveyedParts() })
 	apart := fold.Get(e.services.Owner, func(*fold.State) apartThreads { return e.apart })

@@ -6,11 +6,11 @@ import (
 	"slices"
 	"time"
 
+	"github.com/vmprof-agent/vmprof-agent/agent/collect/events/probes"
 	"github.com/vmprof-agent/vmprof-agent/agent/collect/fold"
 	"github.com/vmprof-agent/vmprof-agent/agent/guest"
 	"github.com/vmprof-agent/vmprof-agent/agent/model/profile"
 	"github.com/vmprof-agent/vmprof-agent/bpf"
-	"github.com/vmprof-agent/vmprof-agent/vmruntime"
 )
 
 // Virtual threads take turns on threads of the kernel, their carriers. One that waits gives its
@@ -83,7 +83,9 @@ func (v *virtuals) keep(s *fold.State, key virtualThread, w *virtualWait) bool {
 }
 
 // kind is that of a wait that has begun.
-func (w *virtualWait) kind() int { return virtualKind(w.event.Labels.What == waitNames[virtualBlocks]) }
+func (w *virtualWait) kind() int {
+	return probes.VirtualKind(w.event.Labels.What == waitNames[probes.VirtualBlocks])
+}
 
 // still is the event of a wait that lasts still at some time of CLOCK_MONOTONIC.
 func (w *virtualWait) still(at time.Duration) *fold.Event {
@@ -131,7 +133,7 @@ func (v *virtuals) settle(s *fold.State, p *guest.Process, kind int, then time.D
 // goes on with others.
 func describeVirtual(o *bpf.Observation, event *fold.Event, className func([]byte) string) {
 	event.TID, event.Thread, event.Comm = 0, virtualName, nil
-	lockWait(event, className(o.Text), waitNames[virtualKind(o.Seen.Flags&bpf.SeenContended != 0)])
+	lockWait(event, className(o.Text), waitNames[probes.VirtualKind(o.Seen.Flags&bpf.SeenContended != 0)])
 }
 
 // begunVirtual makes an event of a wait that begins, whose length surveys will say.
@@ -203,103 +205,6 @@ func (v *virtuals) needNames(p *fold.Process, need func(guest.RawFrame)) {
 	}
 }
 
-// lookForVirtual notes whether virtual threads have run in p. It is called by the worker that has
-// the process.
-func (e *Probes) lookForVirtual(p *guest.Process) {
-	g := p.VM()
-	if g == nil {
-		return
-	}
-	vm, err := guest.As[vmruntime.VirtualRunner](g)
-	if err != nil {
-		return
-	}
-	ran, err := vm.RanVirtualThreads()
-	e.config.Resolver.CountRead(err)
-	if ran {
-		e.virtual.Get(p).Store(true)
-	}
-}
-
-// ranVirtual reports whether virtual threads have run in p.
-func (e *Probes) ranVirtual(p *guest.Process) bool { return e.virtual.Get(p).Load() }
-
-// followsVirtual reports whether waits of p's virtual threads are observed.
-func (e *Probes) followsVirtual(p *guest.Process) bool {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return slices.ContainsFunc(e.plans, func(plan *attachedPlan) bool {
-		return plan.of == virtualWaits &&
-			slices.Contains(plan.users, p)
-	})
-}
-
-// virtualCounts are the waits of virtual threads of all VMs, by their serials.
-type virtualCounts map[uint32]virtualCount
-
-type virtualCount struct {
-	bpf.VirtualCount
-	still uint64 // waits that have begun and not ended
-}
-
-func (e *Probes) virtualCounts() virtualCounts {
-	counts := virtualCounts{}
-	var serial uint32
-	var count bpf.VirtualCount
-	// A count that changes meanwhile is read again at the next window.
-	for all := e.Programs.VirtualCounts.Iterate(); all.Next(&serial, &count); {
-		counts[serial] = virtualCount{VirtualCount: count}
-	}
-	for key, f := range e.frozen() {
-		c := counts[key.Serial]
-		c.still += uint64(f.Every)
-		counts[key.Serial] = c
-	}
-	return counts
-}
-
-// forgetFrozen has the kernel side forget the virtual threads that waited when plans were last
-// observed in a slice, whose ends were not seen. Otherwise a program with a virtual thread for each
-// request would fill the table.
-func (e *Probes) forgetFrozen() {
-	e.mu.Lock()
-	sliced := slices.ContainsFunc(e.plans, func(p *attachedPlan) bool {
-		return p.kind == profile.Locks &&
-			!p.duty.Always()
-	})
-	e.mu.Unlock()
-	if sliced {
-		e.frozen()
-	}
-}
-
-// frozen reads which virtual threads wait. It deletes those of probes that were removed and
-// attached again meanwhile: their ends were not seen, and may never be.
-func (e *Probes) frozen() map[bpf.VirtualThread]bpf.UnmountedWait {
-	turns := map[uint32]uint32{}
-	e.mu.Lock()
-	for _, p := range e.plans {
-		for _, cookie := range p.cookies {
-			turns[cookie] = p.turn
-		}
-	}
-	e.mu.Unlock()
-	known := map[bpf.VirtualThread]bpf.UnmountedWait{}
-	var key bpf.VirtualThread
-	var f bpf.UnmountedWait
-	for all := e.Programs.UnmountedWaits.Iterate(); all.Next(&key, &f); {
-		known[key] = f
-	}
-	maps.DeleteFunc(known, func(key bpf.VirtualThread, f bpf.UnmountedWait) bool {
-		old := f.Turn != turns[f.Probe]
-		if old {
-			e.Programs.UnmountedWaits.Delete(&key) // it may already be gone
-		}
-		return old
-	})
-	return known
-}
-
 // Why waits of virtual threads are missing.
 const (
 	virtualApart   = "waiting virtual threads are on no kernel thread"
@@ -316,7 +221,7 @@ func (e *Source) virtualExtents(
 	w *fold.Window, of *fold.Process, apart apartThreads, s surveyedPart, before, after virtualCounts,
 ) (list []profile.Extent) {
 	p := of.Process
-	if !e.ranVirtual(p) {
+	if !e.RanVirtual(p) {
 		return nil
 	}
 	for _, kind := range [...]profile.EventKind{profile.OffCPU, profile.Wall} {
@@ -327,30 +232,34 @@ func (e *Source) virtualExtents(
 	if !e.Options.Kinds[profile.Locks] {
 		return list
 	}
-	x := profile.Extent{Subject: profile.Locks.String(), What: virtualWaits, Unit: "count", Source: "probes of the JVM"}
-	if !e.followsVirtual(p) {
+	x := profile.Extent{Subject: profile.Locks.String(), What: probes.VirtualWaits, Unit: "count",
+		Source: "probes of the JVM"}
+	if !e.FollowsVirtual(p) {
 		x.Miss(0, virtualApart+", and libjvm has no symbols for following them")
 		return append(list, x)
 	}
 	serial := p.Attachment.Load()
 	c := after[serial]
 	if s.any {
-		c.Ended, c.still = c.Begun, 0 // they count when they begin
+		c.Ended, c.Still = c.Begun, 0 // they count when they begin
 	}
-	c.measure(&x, before[serial])
+	measure(&x, c, before[serial])
 	if s.lack != "" {
 		x.Miss(0, s.lack)
 	}
 	return append(list, x)
 }
 
+// virtualCounts are the waits of virtual threads of all VMs, by their serials.
+type virtualCounts map[uint32]probes.VirtualCount
+
 // measure sets how many waits there were since before, and how many of them were observed: from
 // their begin to their end, or until now.
-func (c virtualCount) measure(x *profile.Extent, before virtualCount) {
+func measure(x *profile.Extent, c, before probes.VirtualCount) {
 	// Waits may turn out to be others.
 	since := func(after, before uint64) float64 { return float64(max(after, before) - before) }
-	unknown, waits := since(c.Unknown, before.Unknown), since(c.Begun, before.Begun)+float64(before.still)
-	x.There, x.Observed = waits+unknown, min(since(c.Ended, before.Ended)+float64(c.still), waits)
+	unknown, waits := since(c.Unknown, before.Unknown), since(c.Begun, before.Begun)+float64(before.Still)
+	x.There, x.Observed = waits+unknown, min(since(c.Ended, before.Ended)+float64(c.Still), waits)
 	for why, n := range map[string]float64{virtualUnknown: unknown, virtualCut: waits - x.Observed} {
 		if n > 0 {
 			x.Miss(n, why)

@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/vmprof-agent/vmprof-agent/agent/collect/events/probes"
 	"github.com/vmprof-agent/vmprof-agent/agent/collect/fold"
 	"github.com/vmprof-agent/vmprof-agent/agent/guest"
 	"github.com/vmprof-agent/vmprof-agent/agent/model/profile"
@@ -125,11 +126,11 @@ func TestVirtualBounds(t *testing.T) {
 // What was not seen from its begin to its end was not observed: a wait that has not ended is one of
 // the next window, too.
 func TestVirtualExtent(t *testing.T) {
-	of := func(begun, ended, unknown, still uint64) virtualCount {
-		return virtualCount{bpf.VirtualCount{Begun: begun, Ended: ended, Unknown: unknown}, still}
+	of := func(begun, ended, unknown, still uint64) probes.VirtualCount {
+		return probes.VirtualCount{VirtualCount: bpf.VirtualCount{Begun: begun, Ended: ended, Unknown: unknown}, Still: still}
 	}
 	for _, tt := range []struct {
-		before, after   virtualCount
+		before, after   probes.VirtualCount
 		there, observed float64
 		why             string
 	}{
@@ -143,7 +144,7 @@ func TestVirtualExtent(t *testing.T) {
 		{of(5, 4, 0, 0), of(4, 4, 0, 0), 0, 0, ""}, // the last one has kept its carrier
 	} {
 		var x profile.Extent
-		tt.after.measure(&x, tt.before)
+		measure(&x, tt.after, tt.before)
 		why := ""
 		if len(x.Missed) > 0 {
 			why = x.Missed[0].Why

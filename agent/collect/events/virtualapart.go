@@ -31,7 +31,7 @@ func (e *Source) lookApart() apartThreads {
 	var ran []*guest.Process
 	e.services.Owner.Do(func(s *fold.State) {
 		for _, p := range s.Table {
-			if e.ranVirtual(p.Process) && !p.Exited.Load() {
+			if e.RanVirtual(p.Process) && !p.Exited.Load() {
 				ran = append(ran, p.Process)
 			}
 		}

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/vmprof-agent/vmprof-agent/agent/collect/events/probes"
 	"github.com/vmprof-agent/vmprof-agent/agent/collect/fold"
 	"github.com/vmprof-agent/vmprof-agent/agent/guest"
 	"github.com/vmprof-agent/vmprof-agent/bpf"
@@ -29,7 +30,7 @@ type waitingVirtual struct {
 	stack  []byte  // a record of a Sample; nil if it could not be read
 }
 
-func (v *waitingVirtual) kind() int { return virtualKind(v.State == vmruntime.VirtualBlocked) }
+func (v *waitingVirtual) kind() int { return probes.VirtualKind(v.State == vmruntime.VirtualBlocked) }
 
 // waits reports whether it does so for an object.
 func (v *waitingVirtual) waits() bool {

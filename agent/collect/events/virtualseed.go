@@ -8,6 +8,7 @@ import (
 
 	"github.com/cilium/ebpf"
 
+	"github.com/vmprof-agent/vmprof-agent/agent/collect/events/probes"
 	"github.com/vmprof-agent/vmprof-agent/agent/collect/fold"
 	"github.com/vmprof-agent/vmprof-agent/agent/guest"
 	"github.com/vmprof-agent/vmprof-agent/agent/host/proc"
@@ -46,19 +47,19 @@ func (s *firstLook) lack() string {
 
 // toSeed returns the processes to whose virtual threads a first look is to be taken now, and their
 // plans. One that failed is repeated a few times.
-func (e *Source) toSeed() map[*guest.Process][]virtualPlan {
-	found, plans := map[*guest.Process][]virtualPlan{}, e.virtualPlans()
+func (e *Source) toSeed() map[*guest.Process][]probes.VirtualPlan {
+	found, plans := map[*guest.Process][]probes.VirtualPlan{}, e.VirtualPlans()
 	e.services.Owner.Do(func(*fold.State) {
 		maps.DeleteFunc(e.seeded, func(p *guest.Process, _ *firstLook) bool { return p.Exited.Load() })
 		for _, of := range plans {
-			s := e.seeded[of.process]
-			if of.sliced != 0 || of.turn != 1 || s != nil && (s.done || s.fails >= mostFailures) {
+			s := e.seeded[of.Process]
+			if of.Sliced != 0 || of.Turn != 1 || s != nil && (s.done || s.fails >= mostFailures) {
 				continue
 			}
 			if s == nil {
-				e.seeded[of.process] = &firstLook{}
+				e.seeded[of.Process] = &firstLook{}
 			}
-			found[of.process] = append(found[of.process], of)
+			found[of.Process] = append(found[of.Process], of)
 		}
 	})
 	return found
@@ -83,7 +84,7 @@ func (e *Source) seedVirtual(ctx context.Context) {
 }
 
 // seedProcess does that for one process. It fails if nothing is known of its waits.
-func (e *Source) seedProcess(ctx context.Context, p *guest.Process, plans []virtualPlan) error {
+func (e *Source) seedProcess(ctx context.Context, p *guest.Process, plans []probes.VirtualPlan) error {
 	now := proc.Monotonic()
 	look, err := e.virtualWaiting(ctx, p, mostSeeded, mostSeeded)
 	if err != nil {
@@ -97,7 +98,7 @@ func (e *Source) seedProcess(ctx context.Context, p *guest.Process, plans []virt
 		}
 		read++
 		for j := range plans {
-			if plans[j].kind == v.kind() && e.seedWait(&plans[j], v, now) {
+			if plans[j].Kind == v.kind() && e.seedWait(&plans[j], v, now) {
 				late += v.weight
 			}
 		}
@@ -111,22 +112,22 @@ func (e *Source) seedProcess(ctx context.Context, p *guest.Process, plans []virt
 
 // seedWait has the kernel side know of one wait, since now. It returns false if it knows one, or
 // has no room.
-func (e *Source) seedWait(of *virtualPlan, v *waitingVirtual, now time.Duration) bool {
-	key := bpf.VirtualThread{Serial: of.process.Attachment.Load(), Id: v.id}
-	frozen := bpf.UnmountedWait{Begin: uint64(now), Every: uint32(max(v.weight+0.5, 1)), Probe: of.cookie, Turn: of.turn,
+func (e *Source) seedWait(of *probes.VirtualPlan, v *waitingVirtual, now time.Duration) bool {
+	key := bpf.VirtualThread{Serial: of.Process.Attachment.Load(), Id: v.id}
+	frozen := bpf.UnmountedWait{Begin: uint64(now), Every: uint32(max(v.weight+0.5, 1)), Probe: of.Cookie, Turn: of.Turn,
 		Kind: bpf.UnmountedParked}
-	if of.kind == virtualBlocks {
+	if of.Kind == probes.VirtualBlocks {
 		frozen.Kind = bpf.UnmountedMonitor
 	}
 	if e.Programs.UnmountedWaits.Update(&key, &frozen, ebpf.UpdateNoExist) != nil {
 		return false
 	}
-	event, epoch := v.event(of.process)
+	event, epoch := v.event(of.Process)
 	event.Every = frozen.Every
 	kept := false
 	e.services.Owner.Do(func(s *fold.State) {
-		if p := s.Table[of.process.PID]; p != nil && p.Process == of.process &&
-			!e.surveys[of.process].coversKind(of.kind) {
+		if p := s.Table[of.Process.PID]; p != nil && p.Process == of.Process &&
+			!e.surveys[of.Process].coversKind(of.Kind) {
 			kept = e.virtuals.keep(s, virtualThread{p, v.id}, &virtualWait{event: event, epoch: epoch,
 				begin: frozen.Begin})
 		}

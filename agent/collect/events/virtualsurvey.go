@@ -6,6 +6,7 @@ import (
 	"os"
 	"time"
 
+	"github.com/vmprof-agent/vmprof-agent/agent/collect/events/probes"
 	"github.com/vmprof-agent/vmprof-agent/agent/collect/fold"
 	"github.com/vmprof-agent/vmprof-agent/agent/guest"
 	"github.com/vmprof-agent/vmprof-agent/agent/host/proc"
@@ -27,31 +28,17 @@ type surveys map[*guest.Process]*survey
 type survey struct {
 	// CLOCK_MONOTONIC: up to when lengths are known of waits of each kind; 0 if they do not come
 	// from surveys
-	until [virtualKinds]time.Duration
-	since [virtualKinds]time.Duration // the first of until
-	known [virtualKinds]time.Duration // time of waits that ended after until: it is to be counted once
-	last  virtualLook                 // what the last survey found
-	seen  int                         // surveys that succeeded
-	fails int                         // surveys since then that failed
-	why   string                      // why the last one did; "" if it did not
+	until [probes.VirtualKinds]time.Duration
+	since [probes.VirtualKinds]time.Duration // the first of until
+	known [probes.VirtualKinds]time.Duration // time of waits that ended after until: it is to be counted once
+	last  virtualLook                        // what the last survey found
+	seen  int                                // surveys that succeeded
+	fails int                                // surveys since then that failed
+	why   string                             // why the last one did; "" if it did not
 }
-
-// Kinds of waits of virtual threads.
-const (
-	virtualParks  = iota
-	virtualBlocks // for a monitor
-	virtualKinds
-)
 
 // waitNames is what a wait of each kind is called: profile.EventLabels.What.
-var waitNames = [virtualKinds]string{virtualParks: "park", virtualBlocks: "block"}
-
-func virtualKind(monitor bool) int {
-	if monitor {
-		return virtualBlocks
-	}
-	return virtualParks
-}
+var waitNames = [probes.VirtualKinds]string{probes.VirtualParks: "park", probes.VirtualBlocks: "block"}
 
 // coversKind reports whether the lengths of waits of that kind are taken from surveys.
 func (s *survey) coversKind(kind int) bool { return s != nil && !s.failed() && s.until[kind] != 0 }
@@ -79,7 +66,9 @@ func (s *survey) lack() string {
 }
 
 // any reports whether lengths of waits are.
-func (s *survey) any() bool { return s.coversKind(virtualParks) || s.coversKind(virtualBlocks) }
+func (s *survey) any() bool {
+	return s.coversKind(probes.VirtualParks) || s.coversKind(probes.VirtualBlocks)
+}
 
 // Bounds of surveys.
 const (
@@ -164,44 +153,9 @@ func sleepUntil(ctx context.Context, then time.Time) bool {
 
 // surveyPeriod returns the length of a period in which surveys take that long.
 func (e *Source) surveyPeriod(cost time.Duration) time.Duration {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	cpus := e.allowance(profile.Locks, 1, 1).CPUs(max(e.cpus, 1e-9))
+	cpus := e.AffordableCPUs(profile.Locks, e.UsedCPUs())
 	most := max(longestPeriod, time.Duration(float64(cost)/surveyShare))
 	return min(max(time.Duration(float64(cost)/max(cpus, 1e-9)), shortestPeriod), most)
-}
-
-// A virtualPlan is a plan of waits of virtual threads in one process.
-type virtualPlan struct {
-	process *guest.Process
-	kind    int
-	plan    *attachedPlan
-	sliced  time.Duration // CLOCK_MONOTONIC: since when it is not observed all the time; 0 if it is
-	cookie  uint32
-	turn    uint32
-}
-
-// virtualPlans returns the plans of waits of virtual threads in processes that have had any.
-func (e *Probes) virtualPlans() (list []virtualPlan) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	for _, plan := range e.plans {
-		parks, monitors := plan.of == virtualWaits, plan.waits == e.Programs.Entering
-		if plan.kind != profile.Locks || plan.idle || !parks && !monitors || len(plan.cookies) == 0 {
-			continue
-		}
-		for _, p := range plan.users {
-			if e.ranVirtual(p) && p.Attachment.Load() != 0 {
-				of := virtualPlan{process: p, kind: virtualKind(monitors), plan: plan, cookie: plan.cookies[0],
-					turn: plan.turn}
-				if !plan.duty.Always() {
-					of.sliced = plan.slicedAt
-				}
-				list = append(list, of)
-			}
-		}
-	}
-	return list
 }
 
 // toSurvey returns the processes that are to be surveyed now: those of whose virtual threads waits
@@ -209,7 +163,7 @@ func (e *Probes) virtualPlans() (list []virtualPlan) {
 // has not been yet.
 func (e *Source) toSurvey() map[*guest.Process]bool {
 	found := map[*guest.Process]bool{}
-	plans := e.virtualPlans()
+	plans := e.VirtualPlans()
 	e.services.Owner.Do(func(st *fold.State) {
 		for p := range e.surveys {
 			if p.Exited.Load() {
@@ -217,28 +171,28 @@ func (e *Source) toSurvey() map[*guest.Process]bool {
 			}
 		}
 		for _, of := range plans {
-			s := e.surveys[of.process]
-			if of.sliced != 0 && !s.coversKind(of.kind) && !s.failed() {
+			s := e.surveys[of.Process]
+			if of.Sliced != 0 && !s.coversKind(of.Kind) && !s.failed() {
 				if s == nil {
 					s = &survey{}
-					e.surveys[of.process] = s
+					e.surveys[of.Process] = s
 				}
 				early := false
-				s.until[of.kind], s.since[of.kind] = of.sliced, of.sliced
-				if p := st.Table[of.process.PID]; p != nil && p.Process == of.process {
-					s.until[of.kind] = max(of.sliced, p.Noticed)
+				s.until[of.Kind], s.since[of.Kind] = of.Sliced, of.Sliced
+				if p := st.Table[of.Process.PID]; p != nil && p.Process == of.Process {
+					s.until[of.Kind] = max(of.Sliced, p.Noticed)
 					// Of waits that began before the probes came, nothing is known, or only some
 					// time later.
-					if born := max(of.plan.cover.BornAt(), p.Noticed); !e.seeded[of.process].finished() ||
-						of.sliced-born < shortBefore {
+					if born := max(of.Cover.BornAt(), p.Noticed); !e.seeded[of.Process].finished() ||
+						of.Sliced-born < shortBefore {
 						early = true
-						s.until[of.kind] = min(born, s.until[of.kind])
-						s.known[of.kind] = e.virtuals.ended[virtualProcess{of.process, of.kind}]
-						e.locks.forgetLate(of.process)
+						s.until[of.Kind] = min(born, s.until[of.Kind])
+						s.known[of.Kind] = e.virtuals.ended[virtualProcess{of.Process, of.Kind}]
+						e.locks.forgetLate(of.Process)
 					}
 				}
-				of.plan.cover.Surveyed.Store(of.kind == virtualParks) // other threads wait for monitors, too
-				e.virtuals.settle(st, of.process, of.kind, of.sliced, !early)
+				of.Cover.Surveyed.Store(of.Kind == probes.VirtualParks) // other threads wait for monitors, too
+				e.virtuals.settle(st, of.Process, of.Kind, of.Sliced, !early)
 			}
 		}
 		for p, s := range e.surveys {
@@ -266,9 +220,9 @@ func (e *Source) noSurvey(p *guest.Process, why error) {
 	}
 	e.services.Log.Warn("cannot survey virtual threads: their waits are not recorded any more", "pid", p.PID, "err",
 		why)
-	for _, of := range e.virtualPlans() {
-		if of.process == p {
-			of.plan.cover.Surveyed.Store(false)
+	for _, of := range e.VirtualPlans() {
+		if of.Process == p {
+			of.Cover.Surveyed.Store(false)
 		}
 	}
 }
@@ -332,7 +286,7 @@ func (s *survey) leaveKnown(now time.Duration) {
 // threads is how many threads the last survey found in waits for locks.
 func (s *survey) threads(kind int) (sum float64) {
 	for i := range s.last.waiting {
-		if v := &s.last.waiting[i]; v.kind() == kind && (kind == virtualBlocks || !waitsForWork(v.Class)) {
+		if v := &s.last.waiting[i]; v.kind() == kind && (kind == probes.VirtualBlocks || !waitsForWork(v.Class)) {
 			sum += v.weight
 		}
 	}
@@ -346,7 +300,7 @@ func (s *survey) looks(then time.Duration, again bool, do func(*fold.Look)) {
 		if s.seen == 0 || !s.coversKind(kind) || from >= then {
 			continue
 		}
-		do(&fold.Look{Monitor: kind == virtualBlocks, Since: from, Until: then, Waiting: s.threads(kind),
+		do(&fold.Look{Monitor: kind == probes.VirtualBlocks, Since: from, Until: then, Waiting: s.threads(kind),
 			Weight: s.last.weight, Again: again})
 	}
 }
@@ -395,8 +349,8 @@ func (e *Source) finishVirtual(frozen map[bpf.VirtualThread]bpf.UnmountedWait) f
 		kind    int
 	}
 	always, stopped := map[wait]bool{}, e.stopped.Load()
-	for _, of := range e.virtualPlans() {
-		always[wait{of.process, of.kind}] = of.sliced == 0
+	for _, of := range e.VirtualPlans() {
+		always[wait{of.Process, of.Kind}] = of.Sliced == 0
 	}
 	return func(s *fold.State, window *fold.Window) {
 		end := window.Ended

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/vmprof-agent/vmprof-agent/agent/collect/events/probes"
 	"github.com/vmprof-agent/vmprof-agent/agent/collect/fold"
 	"github.com/vmprof-agent/vmprof-agent/agent/collect/source"
 	"github.com/vmprof-agent/vmprof-agent/agent/guest"
@@ -37,7 +38,8 @@ func TestSurvey(t *testing.T) {
 		{VirtualDoing: vmruntime.VirtualDoing{State: vmruntime.VirtualParked, Class: "Sync"}, weight: 3},
 		{VirtualDoing: vmruntime.VirtualDoing{State: vmruntime.VirtualBlocked, Class: "Gate"}, weight: 5},
 	}}
-	all := surveys{p.Process: {until: [virtualKinds]time.Duration{virtualParks: begin}, last: found, seen: 1}}
+	parks := [probes.VirtualKinds]time.Duration{probes.VirtualParks: begin}
+	all := surveys{p.Process: {until: parks, last: found, seen: 1}}
 	first, second := fold.NewWindow(nil), fold.NewWindow(nil)
 	first.Began, second.Began = 5*time.Second, end
 	all.finish(s, first, end)
@@ -51,7 +53,8 @@ func TestSurvey(t *testing.T) {
 		got.Values[1] != 0 {
 		t.Errorf("the second window has %+v, want %v ns of waits that are counted elsewhere", got, want)
 	}
-	if nobody := (*survey)(nil); nobody.any() || nobody.failed() || (&survey{fails: mostFailures}).coversKind(virtualParks) {
+	failing := &survey{fails: mostFailures}
+	if nobody := (*survey)(nil); nobody.any() || nobody.failed() || failing.coversKind(probes.VirtualParks) {
 		t.Error("lengths come from no survey")
 	}
 	var names int
@@ -142,7 +145,7 @@ func surveyTurns(
 	w := fold.NewWindow(nil)
 	const began = time.Hour
 	w.Began = began
-	of := &survey{until: [virtualKinds]time.Duration{virtualParks: began}}
+	of := &survey{until: [probes.VirtualKinds]time.Duration{probes.VirtualParks: began}}
 	add := func(epoch uint32, event *fold.Event) { w.AddLockWait(s, p, 7, epoch, event) }
 	look := func(l *fold.Look) { w.AddLook(p, l) }
 	step := len(threads) / drawn
@@ -158,7 +161,7 @@ func surveyTurns(
 		of.seen++
 		of.each(p.Process, began+at, add)
 		of.looks(began+at, false, look)
-		of.until[virtualParks] = began + at
+		of.until[probes.VirtualParks] = began + at
 	}
 	of.each(p.Process, began+length, add)
 	of.looks(began+length, true, look)
@@ -206,24 +209,24 @@ func TestStandFor(t *testing.T) {
 
 // What is known of waits that ended before the first survey is not counted again.
 func TestSurveyLeavesKnown(t *testing.T) {
-	s := &survey{until: [virtualKinds]time.Duration{virtualParks: 10 * time.Second},
-		known: [virtualKinds]time.Duration{virtualParks: 6 * time.Second}}
+	s := &survey{until: [probes.VirtualKinds]time.Duration{probes.VirtualParks: 10 * time.Second},
+		known: [probes.VirtualKinds]time.Duration{probes.VirtualParks: 6 * time.Second}}
 	s.last.waiting = []waitingVirtual{{VirtualDoing: vmruntime.VirtualDoing{State: vmruntime.VirtualParked,
 		Class: "Sync"}, weight: 3}}
 	for range 2 {
-		if s.leaveKnown(20 * time.Second); s.until[virtualParks] != 12*time.Second {
-			t.Fatalf("surveys stand for the time since %v, want 12s: 6 s of 3 threads are known", s.until[virtualParks])
+		if s.leaveKnown(20 * time.Second); s.until[probes.VirtualParks] != 12*time.Second {
+			t.Fatalf("surveys stand for the time since %v, want 12s: 6 s of 3 threads are known", s.until[probes.VirtualParks])
 		}
 	}
 }
 
 // A survey that fails is tried again, some times. What it would have had is said to be missing.
 func TestSurveyFails(t *testing.T) {
-	e := &Source{Probes: &Probes{}, surveys: surveys{},
+	e := &Source{Probes: &probes.Probes{}, surveys: surveys{},
 		services: &source.Services{Owner: fold.NewOwner(fold.NewState(fold.StateOptions{}),
 			func(err error) { t.Error(err) }), Log: slog.New(slog.DiscardHandler)}}
 	p := &guest.Process{}
-	s := &survey{until: [virtualKinds]time.Duration{virtualParks: time.Second}}
+	s := &survey{until: [probes.VirtualKinds]time.Duration{probes.VirtualParks: time.Second}}
 	e.surveys[p] = s
 	if s.lack() == "" {
 		t.Error("nothing is said of a survey that was not finished")
@@ -259,7 +262,7 @@ func TestFirstLookFails(t *testing.T) {
 		t.Errorf("after a success: %q", lack())
 	}
 	unseen.note(errNoStacks)
-	e.surveys[p] = &survey{seen: 1, until: [virtualKinds]time.Duration{virtualParks: time.Second}}
+	e.surveys[p] = &survey{seen: 1, until: [probes.VirtualKinds]time.Duration{probes.VirtualParks: time.Second}}
 	if got := e.surveyedParts()[p]; got.lack != "" || !got.any {
 		t.Errorf("surveys know of all waits: %+v", got)
 	}
@@ -292,11 +295,11 @@ func TestVirtualStill(t *testing.T) {
 		t.Errorf("the wait ends with %+v", w)
 	}
 	v.begin(s, p, begin, &fold.Event{Every: 1}, false, asIs)
-	v.settle(s, p.Process, virtualBlocks, time.Minute, true)
+	v.settle(s, p.Process, probes.VirtualBlocks, time.Minute, true)
 	if len(v.waiting) != 1 {
 		t.Error("a wait of another kind was settled")
 	}
-	if v.settle(s, p.Process, virtualParks, time.Minute, true); len(v.waiting) != 0 || v.frames != 0 {
+	if v.settle(s, p.Process, probes.VirtualParks, time.Minute, true); len(v.waiting) != 0 || v.frames != 0 {
 		t.Errorf("%d waits are left", len(v.waiting))
 	}
 }

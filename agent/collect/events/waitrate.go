@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/vmprof-agent/vmprof-agent/agent/collect/events/probes"
 	"github.com/vmprof-agent/vmprof-agent/agent/guest"
 	"github.com/vmprof-agent/vmprof-agent/agent/host/proc"
 	"github.com/vmprof-agent/vmprof-agent/agent/model/profile"
@@ -152,7 +153,7 @@ func (r *waitRate) next(
 	used := float64(c.records-before.records) * float64(r.each) / float64(passed)
 	factor := min(max(used/max(r.records, 1e-9), 1.0/waitsFactor), waitsFactor)
 	mean = min(max(time.Duration(float64(r.mean)*factor), leastMean), mostMean)
-	if ratio := float64(mean) / float64(r.mean); ratio > 1/steady && ratio < steady {
+	if ratio := float64(mean) / float64(r.mean); ratio > 1/probes.Steady && ratio < probes.Steady {
 		return r.mean, false
 	}
 	r.set(mean, now)
@@ -213,10 +214,7 @@ func (w *waits) noteMean() (raised bool, err error) {
 
 // waitsAllowed is how many CPUs waits may take.
 func (e *Source) waitsAllowed() float64 {
-	cpus := e.waits.load.cpus(proc.Monotonic(), e.chosenTimes)
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return e.allowance(profile.OffCPU, 1, 1).CPUs(max(cpus, 1e-9))
+	return e.AffordableCPUs(profile.OffCPU, e.waits.load.cpus(proc.Monotonic(), e.chosenTimes))
 }
 
 // note says how waits were sampled from one time to another.

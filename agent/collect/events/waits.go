@@ -223,7 +223,7 @@ func (e *Source) finishWaits() func(*fold.State, *fold.Window) {
 	w := e.waits
 	var frozen map[bpf.VirtualThread]bpf.UnmountedWait
 	if e.Options.Kinds[profile.Locks] {
-		frozen = e.frozen()
+		frozen = e.Frozen()
 	}
 	virtual := e.finishVirtual(frozen)
 	if w == nil {

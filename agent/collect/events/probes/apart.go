@@ -1,4 +1,4 @@
-package events
+package probes
 
 import (
 	"context"
@@ -168,9 +168,9 @@ func (e *Probes) later(p *guest.Process, of *fileProbes) {
 	}
 }
 
-// attachedVM gives p the plans that it was to get once the agent is attached to its VM, whose
+// AttachedVM gives p the plans that it was to get once the agent is attached to its VM, whose
 // library m is.
-func (e *Probes) attachedVM(p *guest.Process, m *proc.Mapping) {
+func (e *Probes) AttachedVM(p *guest.Process, m *proc.Mapping) {
 	e.mu.Lock()
 	of := e.unattached[p]
 	delete(e.unattached, p)
@@ -271,8 +271,8 @@ func (e *Probes) observes(pid int) bool {
 	})
 }
 
-// strangeNotes are the notes on a time, one for each process: the first.
-func (e *Probes) strangeNotes(began, ended time.Duration) (notes []string) {
+// StrangeNotes are the notes on a time, one for each process: the first.
+func (e *Probes) StrangeNotes(began, ended time.Duration) (notes []string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	seen := map[uint32]bool{}

@@ -1,4 +1,4 @@
-package events
+package probes
 
 import (
 	"os"
@@ -104,7 +104,7 @@ func TestWatchStrangers(t *testing.T) {
 		k.now = at
 		k.watchStrangers(time.Second)
 		k.mu.Unlock()
-		return k.strangeNotes(at, at)
+		return k.StrangeNotes(at, at)
 	}
 	put(os.Getpid(), manyStrange-1)
 	put(1<<22+1, 100)

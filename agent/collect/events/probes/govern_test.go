@@ -1,4 +1,4 @@
-package events
+package probes
 
 import (
 	"bytes"
@@ -279,8 +279,8 @@ func TestPart(t *testing.T) {
 			t.Errorf("next to %v hits a second: one in %d of 18 is recorded, %v", busy, every, err)
 		}
 		// It is observed all the time again, too, if it was not.
-		if n := e.allowance(profile.Locks, e.part(loads, loads[0].times(steady)),
-			1).SlicesFor(e.loadOf(loads[0].times(steady)), 100); n != 1 {
+		if n := e.allowance(profile.Locks, e.part(loads, loads[0].times(Steady)),
+			1).SlicesFor(e.loadOf(loads[0].times(Steady)), 100); n != 1 {
 			t.Errorf("next to %v hits a second: one slice of %d", busy, n)
 		}
 	}

@@ -1,4 +1,4 @@
-package events
+package probes
 
 import (
 	"context"
@@ -19,17 +19,17 @@ import (
 // A plan whose hits are too expensive even without records is observed in slices of time
 // (budget.Duty).
 const (
-	// steady is the factor by which a rate must be wrong to be changed: weights in a window should
+	// Steady is the factor by which a rate must be wrong to be changed: weights in a window should
 	// not vary needlessly.
-	steady = 1.5
-	// governEvery is the interval at which rates are set.
-	governEvery = time.Second
+	Steady = 1.5
+	// GovernEvery is the interval at which rates are set.
+	GovernEvery = time.Second
 	// checkInterval is the interval of checks whether a recently attached probe has already spent
 	// its budget for the time until rates are set again. A probe that a process passes a million
 	// times a second spends a second's budget in a fiftieth of it.
-	checkInterval = governEvery / 50
+	checkInterval = GovernEvery / 50
 	// calmInterval is that of these checks once all probes are older than a second.
-	calmInterval = governEvery / 10
+	calmInterval = GovernEvery / 10
 	// faultLookups is about how many page faults a second are recorded: looking one up takes the
 	// agent some 50 us.
 	faultLookups = 200
@@ -47,7 +47,7 @@ func (e *Probes) govern(ctx context.Context) {
 	wait := time.NewTimer(0)
 	defer wait.Stop()
 	for {
-		pause, fresh := calmInterval, proc.Monotonic()-time.Duration(e.lastAttached.Load()) < governEvery
+		pause, fresh := calmInterval, proc.Monotonic()-time.Duration(e.lastAttached.Load()) < GovernEvery
 		if fresh || e.sliced() {
 			pause = checkInterval
 		}
@@ -59,7 +59,7 @@ func (e *Probes) govern(ctx context.Context) {
 		}
 		now := proc.Monotonic()
 		switch {
-		case now-tuned >= governEvery:
+		case now-tuned >= GovernEvery:
 			e.tune(now, now-tuned)
 			e.forgetFrozen()
 			tuned, checked = now, now
@@ -146,7 +146,7 @@ func (e *Probes) check(now, passed time.Duration) {
 	e.take(&m, now, passed)
 	e.used.Add(m.times)
 	e.lend(e.loads(max(passed, checkInterval)))
-	loads := e.loads(governEvery)
+	loads := e.loads(GovernEvery)
 	for _, l := range loads {
 		p := l.plan
 		if p.perf || !p.duty.Always() {
@@ -157,9 +157,9 @@ func (e *Probes) check(now, passed time.Duration) {
 		case e.crowded(p, every, err):
 		case err != nil:
 			p.hits = l.hits
-			l.rate *= float64(governEvery) / float64(max(passed, checkInterval))
+			l.rate *= float64(GovernEvery) / float64(max(passed, checkInterval))
 			e.slice(p, now, l, e.part(loads, l), err)
-		case float64(every) > steady*float64(p.every):
+		case float64(every) > Steady*float64(p.every):
 			p.every = uint32(every)
 			e.apply(p)
 		}
@@ -225,6 +225,20 @@ func (p *attachedPlan) unbound() bool {
 	return p.exact || p.ends || p.fixed || p.kind == profile.Pauses
 }
 
+// UsedCPUs is how many CPUs the processes used when rates were last set.
+func (e *Probes) UsedCPUs() float64 {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.cpus
+}
+
+// AffordableCPUs is how many CPUs the probes of a kind may take while processes use so many.
+func (e *Probes) AffordableCPUs(kind profile.EventKind, used float64) float64 {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.allowance(kind, 1, 1).CPUs(max(used, 1e-9))
+}
+
 // allowance returns the allowance of a plan of some kind that gets this part of the kind's; mu is
 // held.
 func (e *Probes) allowance(kind profile.EventKind, part float64, slices int) budget.Allowance {
@@ -237,7 +251,7 @@ func (e *Probes) allowance(kind profile.EventKind, part float64, slices int) bud
 // little is known about its processes to assume that they use few CPUs.
 func (e *Probes) loadOf(l planLoad) budget.Load {
 	cpus := e.cpusOf(l.plan)
-	if born := l.plan.cover.BornAt(); born > 0 && e.now-born < governEvery {
+	if born := l.plan.cover.BornAt(); born > 0 && e.now-born < GovernEvery {
 		cpus = max(cpus, 1)
 	}
 	return budget.Load{
@@ -255,7 +269,7 @@ func (e *Probes) affordable(l planLoad, part float64) (int, error) {
 
 // adopt sets a new rate if the change is worth it.
 func (p *attachedPlan) adopt(every uint32) {
-	if float64(every) > steady*float64(p.every) || float64(p.every) > steady*float64(every) {
+	if float64(every) > Steady*float64(p.every) || float64(p.every) > Steady*float64(every) {
 		p.every = every
 	}
 }

@@ -1,4 +1,4 @@
-package events
+package probes
 
 import (
 	"fmt"
@@ -193,7 +193,7 @@ func (e *Probes) nextCycle(p *attachedPlan, now time.Duration) {
 	loads, l := e.loadNow(p)
 	part := e.part(loads, l)
 	n := e.allowance(p.kind, part, 1).SlicesFor(e.loadOf(l), budget.MaxSlices)
-	if more := l.times(steady); e.allowance(p.kind, e.part(loads, more), 1).SlicesFor(e.loadOf(more),
+	if more := l.times(Steady); e.allowance(p.kind, e.part(loads, more), 1).SlicesFor(e.loadOf(more),
 		budget.MaxSlices) > 1 {
 		p.duty.Start(now, n, p.usualCycle(now), e.draw)
 		e.thin(p, l, part)
@@ -214,7 +214,7 @@ func (e *Probes) nextCycle(p *attachedPlan, now time.Duration) {
 
 // loadNow returns what all plans cost now, and what a plan costs that is observed in slices.
 func (e *Probes) loadNow(p *attachedPlan) (planLoads, planLoad) {
-	loads := e.loads(governEvery)
+	loads := e.loads(GovernEvery)
 	for _, l := range loads {
 		if l.plan == p {
 			return loads, l

@@ -1,4 +1,4 @@
-package events
+package probes
 
 import (
 	"github.com/vmprof-agent/vmprof-agent/agent/model/profile"

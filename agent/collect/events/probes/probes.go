@@ -1,9 +1,7 @@
-// Package events attaches the probes for events of processes, such as allocations, lock waits and
+// Package probes attaches the probes for events of processes, such as allocations, lock waits and
 // safepoint pauses, and opens the events of the kernel and the CPU. It finds the places of probes
-// in a library, sets how many hits are recorded so that they stay within their budget, and computes
-// the weight of each recorded event. All of that is Probes. A Source interprets their observations,
-// and folds them into the open windows.
-package events
+// in a library, and sets how many hits are recorded so that they stay within their budget.
+package probes
 
 import (
 	"context"
@@ -30,6 +28,7 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 	"github.com/vmprof-agent/vmprof-agent/elffile"
 	"github.com/vmprof-agent/vmprof-agent/symbolize"
+	"github.com/vmprof-agent/vmprof-agent/vmruntime"
 )
 
 // Probes are the probes of events in the libraries of processes. A library is attached once, for
@@ -147,6 +146,12 @@ func (e *Probes) Stop() {
 	}
 }
 
+// OnTick has do called in each round of the governor. It must be called before Start.
+func (e *Probes) OnTick(do func(context.Context)) { e.tick = do }
+
+// Alongside runs do in a goroutine for which Stop waits.
+func (e *Probes) Alongside(do func()) { e.governing.Go(do) }
+
 // Refresh follows CPUs that came online or went.
 func (e *Probes) Refresh() error { return e.perf.refresh() }
 
@@ -244,8 +249,8 @@ func (e *Probes) noteUser(plans []*attachedPlan, p *guest.Process, path string) 
 	}
 }
 
-// followsEnds reports whether probes say what p's threads have allocated when they end.
-func (e *Probes) followsEnds(p *guest.Process) bool {
+// FollowsEnds reports whether probes say what p's threads have allocated when they end.
+func (e *Probes) FollowsEnds(p *guest.Process) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return slices.ContainsFunc(e.plans, func(plan *attachedPlan) bool {
@@ -274,6 +279,22 @@ func (e *Probes) Look(p *guest.Process) {
 	}
 	if e.Options.Kinds[profile.Barriers] {
 		noteBarriers(p)
+	}
+}
+
+// noteBarriers adds a note to profiles of p if its VM has no write barrier that a probe can
+// observe.
+func noteBarriers(p *guest.Process) {
+	g := p.VM()
+	if g == nil {
+		return
+	}
+	cards, err := guest.As[vmruntime.CardReader](g)
+	if err == nil {
+		_, err = cards.Cards()
+	}
+	if err != nil {
+		p.Note(fmt.Sprintf("process %d: write barriers are not recorded: %v", p.PID, err))
 	}
 }
 

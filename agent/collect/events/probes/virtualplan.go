@@ -1,4 +1,4 @@
-package events
+package probes
 
 import (
 	"fmt"
@@ -22,8 +22,8 @@ const (
 	linkedPreempt = "E14freeze_preemptEP10JavaThreadPl"
 )
 
-// virtualWaits is what virtualPlan observes.
-const virtualWaits = "waits of virtual threads"
+// VirtualWaits are what virtualPlans observe.
+const VirtualWaits = "waits of virtual threads"
 
 // virtualPlans observe virtual threads that park, in libraries that have any. Those that wait for a
 // monitor are observed with the others that do (withVirtual).
@@ -31,7 +31,7 @@ func virtualPlans(o *bpf.ProbeObjects, f *probesite.Finder) (plans []eventPlan) 
 	if !f.Has(functionThaw) {
 		return nil
 	}
-	plans = append(plans, eventPlan{kind: profile.Locks, of: virtualWaits, probes: []plannedProbe{
+	plans = append(plans, eventPlan{kind: profile.Locks, of: VirtualWaits, probes: []plannedProbe{
 		{name: functionThaw, program: o.VirtualThaw, find: entriesWith(functionThaw, 2)},
 		{name: "freeze", program: o.VirtualFreeze, find: instances("freeze", func(name string) bool {
 			return strings.HasPrefix(name, "_Z"+linkedFreeze) || strings.HasPrefix(name, "_ZL"+linkedFreeze)
@@ -39,7 +39,7 @@ func virtualPlans(o *bpf.ProbeObjects, f *probesite.Finder) (plans []eventPlan) 
 	}})
 	if _, err := virtualMonitorProbes(o, f); err != nil && f.Has(functionBlock) {
 		failed := func(*probesite.Finder) ([]probesite.Site, error) { return nil, err }
-		plans = append(plans, eventPlan{kind: profile.Locks, of: virtualWaits + " for monitors",
+		plans = append(plans, eventPlan{kind: profile.Locks, of: VirtualWaits + " for monitors",
 			probes: []plannedProbe{{find: failed}}})
 	}
 	return plans
