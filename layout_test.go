@@ -14,7 +14,6 @@ const maxEntries = 20
 
 // larger are folders that still have more. The list only gets shorter.
 var larger = map[string]bool{
-	"agent/collect/events": true,
 	"agent/view/report":    true,
 	"cmd/vmprof-agent":     true,
 }

@@ -96,8 +96,8 @@ func TestVirtualSweep(t *testing.T) {
 	for _, tt := range []struct {
 		known map[bpf.VirtualThread]bpf.UnmountedWait
 		left  int
-	}{{known, 1}, {nil, 1}, {known, 1}, {nil, 1}, {map[bpf.VirtualThread]bpf.UnmountedWait{{Serial: 3, Id: 5}: {Begin: 200}},
-		0}} {
+	}{{known, 1}, {nil, 1}, {known, 1}, {nil, 1},
+		{map[bpf.VirtualThread]bpf.UnmountedWait{{Serial: 3, Id: 5}: {Begin: 200}}, 0}} {
 		if v.sweep(tt.known); len(v.waiting) != tt.left {
 			t.Fatalf("%d waits are left, want %d", len(v.waiting), tt.left)
 		}
