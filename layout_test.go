@@ -14,8 +14,8 @@ const maxEntries = 20
 
 // larger are folders that still have more. The list only gets shorter.
 var larger = map[string]bool{
-	"agent/view/report":    true,
-	"cmd/vmprof-agent":     true,
+	"agent/view/report": true,
+	"cmd/vmprof-agent":  true,
 }
 
 // uncounted are files that do not add to what one has to read of a folder: tests, and what bpf2go
