@@ -71,11 +71,11 @@ func advise(_ context.Context, args []string, stdout, stderr io.Writer) error {
 	at := slices.Index(adviserNames(), *name)
 	switch {
 	case at < 0:
-		return usageError("--for needs one of " + strings.Join(adviserNames(), ", "))
+		return misuse("--for needs one of " + strings.Join(adviserNames(), ", "))
 	case fs.NArg() != 1:
-		return usageError("name one file, such as calls.pb.gz")
+		return misuse("name one file, such as calls.pb.gz")
 	case o.output == sink.Stdout:
-		return usageError("-o needs a file: stdout has the advice for people")
+		return misuse("-o needs a file: stdout has the advice for people")
 	}
 	p, err := report.ReadFile(fs.Arg(0))
 	if err != nil {

@@ -16,7 +16,7 @@ func adviseGo(o *adviseOptions, p *pprof.Profile, stdout io.Writer) error {
 		return err
 	}
 	if o.output == "" {
-		return usageError("--for=go-pgo needs -o FILE, such as default.pgo")
+		return misuse("--for=go-pgo needs -o FILE, such as default.pgo")
 	}
 	if err := outfile.Write(o.output, plan.Profile.Write); err != nil {
 		return err

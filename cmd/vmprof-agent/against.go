@@ -29,12 +29,12 @@ func (a *againstFlags) add(fs *pflag.FlagSet) {
 func (a *againstFlags) check(fs *pflag.FlagSet, o *recordOptions) error {
 	if a.against == "" {
 		if fs.Changed("per") {
-			return usageError("--per needs --against")
+			return misuse("--per needs --against")
 		}
 		return nil
 	}
 	if len(o.parts()) > 1 {
-		return usageError("--against compares one file: record events one at a time, or compare the files later")
+		return misuse("--against compares one file: record events one at a time, or compare the files later")
 	}
 	if o.window == 0 {
 		o.window = time.Second
@@ -43,7 +43,7 @@ func (a *againstFlags) check(fs *pflag.FlagSet, o *recordOptions) error {
 	a.opts.N, a.opts.Width = 10, shown.Width
 	var err error
 	if a.opts.Per, err = compare.ParsePer(a.per); err != nil {
-		return usageError(err.Error())
+		return misuse(err.Error())
 	}
 	a.earlier, err = readRecordings(a.against)
 	if err != nil {

@@ -82,17 +82,17 @@ func parseAudit(args []string, stderr io.Writer) (*auditOptions, error) {
 	case fs.NArg() > 0:
 		return nil, unexpected(fs.Arg(0), "; name the method with --method")
 	case len(o.targets.words) == 0:
-		return nil, usageError("name the process to audit: -p PID")
+		return nil, misuse("name the process to audit: -p PID")
 	case o.method == "":
-		return nil, usageError("name the method to audit: --method M")
+		return nil, misuse("name the method to audit: --method M")
 	case !(o.confidence >= 0.8 && o.confidence <= 0.9999): // nor NaN
-		return nil, usageError("--confidence needs a probability from 0.8 to 0.9999")
+		return nil, misuse("--confidence needs a probability from 0.8 to 0.9999")
 	case !(o.least > 0 && o.least <= 100):
-		return nil, usageError("--least needs a percentage above 0 and up to 100")
+		return nil, misuse("--least needs a percentage above 0 and up to 100")
 	case !(o.precision >= 0 && o.precision <= 100):
-		return nil, usageError("--precision needs a percentage from 0 to 100")
+		return nil, misuse("--precision needs a percentage from 0 to 100")
 	case o.duration < time.Second:
-		return nil, usageError("-d needs at least 1 s")
+		return nil, misuse("-d needs at least 1 s")
 	}
 	return &o, o.logging.check()
 }
@@ -136,7 +136,7 @@ var auditEngines = []auditEngine{
 func openHotspotTimer(ctx context.Context, o *auditOptions, log *slog.Logger) (timing.Engine, error) {
 	method, err := hotspot.ParseMethod(o.method)
 	if err != nil {
-		return nil, usageError(err.Error())
+		return nil, misuse(err.Error())
 	}
 	if err := checkMethod(ctx, o.pids, method, true, log); err != nil {
 		return nil, err
@@ -171,10 +171,10 @@ func auditVerb(ctx context.Context, args []string, stdout, stderr io.Writer) err
 		return err
 	}
 	if len(o.pids) > maxAuditPIDs {
-		return usageError(fmt.Sprintf("%d processes are too many to audit: name up to %d", len(o.pids), maxAuditPIDs))
+		return misuse(fmt.Sprintf("%d processes are too many to audit: name up to %d", len(o.pids), maxAuditPIDs))
 	}
 	if len(o.targets.words) > 1 && len(o.pids) == 1 {
-		return usageError(fmt.Sprintf("-p %s is the same process each time, %d: name another one to compare, or name "+
+		return misuse(fmt.Sprintf("-p %s is the same process each time, %d: name another one to compare, or name "+
 			"it once to compare the versions in it",
 			strings.Join(o.targets.words, " -p "), o.pids[0]))
 	}

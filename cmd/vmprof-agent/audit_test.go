@@ -238,7 +238,7 @@ func TestAuditFlags(t *testing.T) {
 		"-p 7 --method f --least=0", "-p 7 --method f --precision=-1", "-p 7 --method f --precision=NaN",
 		"-p 7 --method f -d 0", "-p 7 --method f g",
 	} {
-		var usage usageError
+		var usage misuse
 		if _, err := parseAudit(strings.Fields(args), io.Discard); !errors.As(err, &usage) {
 			t.Errorf("audit %s: %v, want a usage error", args, err)
 		}

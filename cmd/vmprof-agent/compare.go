@@ -6,10 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/model/stored"
@@ -111,10 +109,10 @@ func parseCompare(args []string, stderr io.Writer) (*compareOptions, error) {
 	}
 	var err error
 	if o.opts.By, err = compare.ParseBy(*by); err != nil {
-		return nil, usageError(err.Error())
+		return nil, misuse(err.Error())
 	}
 	if o.opts.Per, err = compare.ParsePer(*per); err != nil {
-		return nil, usageError(err.Error())
+		return nil, misuse(err.Error())
 	}
 	if err := o.past.parse(fs, time.Now()); err != nil {
 		return nil, err
@@ -132,7 +130,7 @@ func parseCompare(args []string, stderr io.Writer) (*compareOptions, error) {
 	}
 	if o.output != "" {
 		if format, err := sink.FormatOf(o.output); err != nil || format != sink.FormatHTML {
-			return nil, usageError(fmt.Sprintf("-o %s: compare writes .html", o.output))
+			return nil, misuse(fmt.Sprintf("-o %s: compare writes .html", o.output))
 		}
 	}
 	urls := 0
@@ -146,38 +144,38 @@ func parseCompare(args []string, stderr io.Writer) (*compareOptions, error) {
 	precision := o.files() == 1 && !fs.Changed("windows") && !o.verdict
 	switch {
 	case dash >= 0 && (len(o.sides[0]) == 0 || len(o.sides[1]) == 0):
-		return nil, usageError("name recordings on both sides of --: A... -- B...")
+		return nil, misuse("name recordings on both sides of --: A... -- B...")
 	case inPast && fs.Changed("windows"):
-		return nil, usageError("--windows is for one file: give a shorter time with --from and --to")
+		return nil, misuse("--windows is for one file: give a shorter time with --from and --to")
 	case dash < 0 && o.files() != 1 && o.files() != 2 && !inPast:
-		return nil, usageError("name two files, or one file with windows (record --window), or several a side: A... " +
+		return nil, misuse("name two files, or one file with windows (record --window), or several a side: A... " +
 			"-- B...")
 	case fs.Changed("windows") && o.files() != 1:
-		return nil, usageError("--windows is for one file: remove the other file")
+		return nil, misuse("--windows is for one file: remove the other file")
 	case o.verdict && o.files() == 1:
-		return nil, usageError("name both sides to compare: A B, or A... -- B...")
+		return nil, misuse("name both sides to compare: A B, or A... -- B...")
 	case fs.Changed("windows") && (len(o.windows) != 2 || min(o.windows[0], o.windows[1]) < 1):
-		return nil, usageError("--windows needs the numbers of two windows, such as 2,5")
+		return nil, misuse("--windows needs the numbers of two windows, such as 2,5")
 	case precision && fs.Changed("by"):
-		return nil, usageError("--by is for two profiles: name two files, or --windows=1,2")
+		return nil, misuse("--by is for two profiles: name two files, or --windows=1,2")
 	case o.opts.N < 0, o.opts.Width < 0:
-		return nil, usageError("-n and --width need a number of at least 0")
+		return nil, misuse("-n and --width need a number of at least 0")
 	case o.opts.IgnoreSites && o.opts.By != compare.ByEdge && !precision:
-		return nil, usageError("--ignore-sites is for --by=edge")
+		return nil, misuse("--ignore-sites is for --by=edge")
 	case !(o.opts.Alpha > 0 && o.opts.Alpha <= 0.5): // nor NaN
-		return nil, usageError("--alpha needs a probability above 0 and up to 0.5")
+		return nil, misuse("--alpha needs a probability above 0 and up to 0.5")
 	case !(o.opts.Least > 0 && o.opts.Least <= 100):
-		return nil, usageError("--least needs a percentage above 0 and up to 100")
+		return nil, misuse("--least needs a percentage above 0 and up to 100")
 	case urls > 0 && (urls != 2 || o.files() != 2):
-		return nil, usageError("name one URL a side, and nothing else")
+		return nil, misuse("name one URL a side, and nothing else")
 	case fs.Changed("until") && !o.until:
-		return nil, usageError("--until has one value: --until=decided")
+		return nil, misuse("--until has one value: --until=decided")
 	case o.output != "" && (urls > 0 || o.files() == 1 && !fs.Changed("windows")):
-		return nil, usageError("-o needs files on both sides, or --windows=N,M of one")
+		return nil, misuse("-o needs files on both sides, or --windows=N,M of one")
 	case (o.until || fs.Changed("duration")) && urls == 0:
-		return nil, usageError("-d and --until are for URLs of serve")
+		return nil, misuse("-d and --until are for URLs of serve")
 	case urls > 0 && o.duration < leastRecording*time.Second:
-		return nil, usageError(fmt.Sprintf("-d needs at least %d s", leastRecording))
+		return nil, misuse(fmt.Sprintf("-d needs at least %d s", leastRecording))
 	}
 	return &o, nil
 }
@@ -229,7 +227,7 @@ func compareVerb(ctx context.Context, args []string, stdout, stderr io.Writer) e
 	case len(b) == 0 && len(a) == 1:
 		err = compare.Windows(stdout, a[0], &o.opts.Options)
 	case len(b) == 0:
-		return usageError("name both sides to compare: A B, or A... -- B...")
+		return misuse("name both sides to compare: A B, or A... -- B...")
 	default:
 		err = compare.Profiles(stdout, a[0], b[0], &o.opts.Options)
 	}
@@ -353,48 +351,6 @@ func sideTitle(side []compare.Named) string {
 	return fmt.Sprintf("%s and %d more", filepath.Base(side[0].Name), len(side)-1)
 }
 
-// maxRecordings bounds the files of a directory that are compared.
-const maxRecordings = 4096
-
-// readRecordings reads a recording, or those in a directory, in the order of their names.
-func readRecordings(name string) (list []compare.Named, err error) {
-	files, err := recordings(name)
-	if err != nil {
-		return nil, err
-	}
-	for _, file := range files {
-		p, err := report.ReadFile(file)
-		if err != nil {
-			return nil, err
-		}
-		list = append(list, compare.Named{Name: file, Profile: p})
-	}
-	return list, nil
-}
-
-// recordings returns the profiles in a directory, in the order of their names, or the file itself.
-func recordings(name string) (files []string, err error) {
-	if about, err := os.Stat(name); err != nil || !about.IsDir() {
-		return []string{name}, nil // reading it reports the error
-	}
-	entries, err := os.ReadDir(name)
-	if err != nil {
-		return nil, fmt.Errorf("list recordings: %w", err)
-	}
-	for _, e := range entries {
-		if !e.IsDir() && strings.HasSuffix(e.Name(), ".pb.gz") {
-			files = append(files, filepath.Join(name, e.Name()))
-		}
-	}
-	switch {
-	case len(files) == 0:
-		return nil, fmt.Errorf("%s has no recordings: files whose names end in .pb.gz", name)
-	case len(files) > maxRecordings:
-		return nil, fmt.Errorf("%s has more than %d recordings", name, maxRecordings)
-	}
-	return files, nil
-}
-
 // windowsOf returns some windows of a file as profiles of their own.
 func windowsOf(file compare.Named, numbers []int) (windows []compare.Named, err error) {
 	for _, n := range numbers {
@@ -406,6 +362,3 @@ func windowsOf(file compare.Named, numbers []int) (windows []compare.Named, err 
 	}
 	return windows, nil
 }
-
-// leastRecording is how many windows of a second URLs are recorded for at least.
-const leastRecording = audit.LeastWindows

@@ -158,7 +158,7 @@ func TestCompareErrors(t *testing.T) {
 	} {
 		var stdout, stderr bytes.Buffer
 		err := compareVerb(context.Background(), test.args, &stdout, &stderr)
-		if err == nil || !strings.Contains(err.Error(), test.want) || isUsage(err) != test.usage {
+		if err == nil || !strings.Contains(err.Error(), test.want) || isMisuse(err) != test.usage {
 			t.Errorf("compare %q = %v, want an error with %q, usage %v", test.args, err, test.want, test.usage)
 		}
 		if stdout.Len() > 0 {

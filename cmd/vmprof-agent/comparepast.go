@@ -51,20 +51,20 @@ func (p *pastSides) parse(fs *pflag.FlagSet, now time.Time) error {
 	if p.from == "" {
 		for _, flag := range []string{"baseline", "baseline-to", "event"} {
 			if fs.Changed(flag) {
-				return usageError("--" + flag + " needs --from, such as --from=03:10")
+				return misuse("--" + flag + " needs --from, such as --from=03:10")
 			}
 		}
 		return nil
 	}
 	var what eventFlags
 	if !what.choose(p.event) {
-		return usageError(fmt.Sprintf("-e %s: choose one of %s", p.event, strings.Join(eventNames(), ", ")))
+		return misuse(fmt.Sprintf("-e %s: choose one of %s", p.event, strings.Join(eventNames(), ", ")))
 	}
 	p.selection.Content = what.parts()[0].content
 	p.earlier = p.selection
 	var err error
 	if p.earlier.From, p.earlier.To, err = history.ParseRange(p.baseline, p.baselineTo, p.selection.From); err != nil {
-		return usageError("--baseline: " + err.Error())
+		return misuse("--baseline: " + err.Error())
 	}
 	if p.baselineTo == "" {
 		p.earlier.To = p.earlier.From.Add(p.selection.To.Sub(p.selection.From))
@@ -73,7 +73,7 @@ func (p *pastSides) parse(fs *pflag.FlagSet, now time.Time) error {
 		}
 	}
 	if p.earlier.From.Before(p.selection.To) && p.earlier.To.After(p.selection.From) {
-		return usageError("both times overlap: choose --baseline and --baseline-to before --from")
+		return misuse("both times overlap: choose --baseline and --baseline-to before --from")
 	}
 	return nil
 }

@@ -35,7 +35,7 @@ func completion(_ context.Context, args []string, stdout, stderr io.Writer) erro
 		return err
 	}
 	if fs.NArg() != 1 {
-		return usageError("name one shell: bash, zsh or fish")
+		return misuse("name one shell: bash, zsh or fish")
 	}
 	switch fs.Arg(0) {
 	case "bash":
@@ -45,7 +45,7 @@ func completion(_ context.Context, args []string, stdout, stderr io.Writer) erro
 	case "zsh":
 		return zshCompletion(stdout, definitions())
 	}
-	return usageError(fmt.Sprintf("unknown shell %q: choose bash, zsh or fish", fs.Arg(0)))
+	return misuse(fmt.Sprintf("unknown shell %q: choose bash, zsh or fish", fs.Arg(0)))
 }
 
 // A valueKind is what a flag's value is.
@@ -118,7 +118,7 @@ func argumentsOf(verb string) []string {
 }
 
 // flagsShown are the flags of a verb in the order of its help, and help itself.
-func (d *definition) flagsShown() (list []*pflag.Flag) {
+func flagsShown(d *definition) (list []*pflag.Flag) {
 	shown := func(f *pflag.Flag) {
 		if !f.Hidden {
 			list = append(list, f)
@@ -177,7 +177,7 @@ _vmprof_agent() {
 	case "$verb $prev" in
 `, strings.Join(append(slices.Clone(names), "help"), " "))
 	for _, d := range all {
-		for _, f := range d.flagsShown() {
+		for _, f := range flagsShown(d) {
 			kind, words := valueOf(d.name, f)
 			if kind == noValue {
 				continue
@@ -206,7 +206,7 @@ _vmprof_agent() {
 	b.WriteString("\tesac\n\tif [[ $cur == -* ]]; then\n\t\tcase $verb in\n")
 	for _, d := range all {
 		var words []string
-		for _, f := range d.flagsShown() {
+		for _, f := range flagsShown(d) {
 			words = append(words, spellings(f)...)
 		}
 		fmt.Fprintf(&b, "\t\t%s) COMPREPLY=($(compgen -W %q -- \"$cur\")) ;;\n", d.name, strings.Join(words, " "))
@@ -240,7 +240,7 @@ func zshCompletion(w io.Writer, all []*definition) error {
 		"verbs\n\t\treturn\n\tfi\n\tshift words\n\t(( CURRENT-- ))\n\tcase $words[1] in\n")
 	for _, d := range all {
 		fmt.Fprintf(&b, "\t%s)\n\t\t_arguments -s", d.name)
-		for _, f := range d.flagsShown() {
+		for _, f := range flagsShown(d) {
 			kind, words := valueOf(d.name, f)
 			operand, text := pflag.UnquoteUsage(f)
 			action := ""
@@ -300,7 +300,7 @@ func fishCompletion(w io.Writer, all []*definition) error {
 	b.WriteString("complete -c vmprof-agent -n __fish_use_subcommand -a help -d 'show the help of a command'\n")
 	for _, d := range all {
 		in := fmt.Sprintf("complete -c vmprof-agent -n '__fish_seen_subcommand_from %s'", d.name)
-		for _, f := range d.flagsShown() {
+		for _, f := range flagsShown(d) {
 			kind, words := valueOf(d.name, f)
 			_, text := pflag.UnquoteUsage(f)
 			line := in

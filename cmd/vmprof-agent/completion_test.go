@@ -83,7 +83,7 @@ func TestCompletions(t *testing.T) {
 			if !strings.Contains(script, d.name) {
 				t.Errorf("%s: no %s", shell, d.name)
 			}
-			for _, f := range d.flagsShown() {
+			for _, f := range flagsShown(d) {
 				if name := f.Name; !strings.Contains(script, "--"+name) && !strings.Contains(script, "-l "+name+" ") {
 					t.Errorf("%s: %s has no --%s", shell, d.name, name)
 				}
@@ -107,7 +107,7 @@ func TestCompletions(t *testing.T) {
 // A flag whose values are words has those that its verb takes.
 func TestCompletedValues(t *testing.T) {
 	for _, d := range definitions() {
-		for _, f := range d.flagsShown() {
+		for _, f := range flagsShown(d) {
 			kind, words := valueOf(d.name, f)
 			if kind != oneOf {
 				continue

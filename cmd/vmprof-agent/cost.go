@@ -36,7 +36,7 @@ func (c *costFlag) read(view, per string) (err error) {
 	case c.path == "":
 		return nil
 	case !slices.Contains(costViews, view), per != "":
-		return usageError("--cost is for --view=methods, threads or tree, and for -o")
+		return misuse("--cost is for --view=methods, threads or tree, and for -o")
 	}
 	c.model, err = price.Read(c.path)
 	return err

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"math"
@@ -11,7 +12,6 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/collect/timing/hotspot"
-	"github.com/vmprof-agent/vmprof-agent/agent/host/proc"
 	"github.com/vmprof-agent/vmprof-agent/agent/model/profile"
 	"github.com/vmprof-agent/vmprof-agent/agent/view/sink"
 )
@@ -30,8 +30,8 @@ func (c *countFlags) add(fs *pflag.FlagSet) {
 	fs.StringVar(&c.text, "count", "", "count calls of `METHOD`, for --per=calls:METHOD")
 }
 
-// counted reports whether calls of --count go into the file of a part: one of time.
-func (p part) counted() bool {
+// isCounted reports whether calls of --count go into the file of a part: one of time.
+func isCounted(p part) bool {
 	kind, ofEvents := p.content.Events()
 	return p.content&sink.Time != 0 || ofEvents && (kind == profile.OffCPU || kind == profile.Wall)
 }
@@ -42,14 +42,14 @@ func (c *countFlags) check(o *recordOptions) (err error) {
 	case c.text == "":
 		return nil
 	case len(o.targets.words) == 0:
-		return usageError("--count needs the JVMs whose calls are to be counted: -p")
+		return misuse("--count needs the JVMs whose calls are to be counted: -p")
 	case o.calls || o.events.MonitorEnters || o.exact != "":
-		return usageError("--count sets breakpoints of its own: remove -e calls, --exact and --monitor-enters")
-	case !slices.ContainsFunc(o.parts(), part.counted):
-		return usageError("--count needs -e cpu, -e offcpu or -e wall")
+		return misuse("--count sets breakpoints of its own: remove -e calls, --exact and --monitor-enters")
+	case !slices.ContainsFunc(o.parts(), isCounted):
+		return misuse("--count needs -e cpu, -e offcpu or -e wall")
 	}
 	if c.method, err = hotspot.ParseMethod(c.text); err != nil {
-		return usageError(err.Error())
+		return misuse(err.Error())
 	}
 	return nil
 }
@@ -59,14 +59,14 @@ func (c *countFlags) open(ctx context.Context, o *recordOptions, log *slog.Logge
 	if c.text == "" {
 		return nil
 	}
-	jvms := slices.DeleteFunc(slices.Clone(o.pids), func(pid int) bool {
-		return !hotspot.Serves(ctx, proc.DefaultRoot,
-			pid)
-	})
-	if len(jvms) == 0 {
-		return fmt.Errorf("--count: none of the processes is a JVM")
+	pids := jvms(ctx, o.pids)
+	if err := checkMethod(ctx, pids, c.method, false, log); err != nil {
+		return fmt.Errorf("count calls: %w", err)
 	}
-	c.counter, err = hotspot.OpenCounter(ctx, hotspot.Options{PIDs: jvms, Method: c.method, Breakpoints: o.breakpoints,
+	if len(pids) == 0 {
+		return errors.New("--count: none of the processes is a JVM")
+	}
+	c.counter, err = hotspot.OpenCounter(ctx, hotspot.Options{PIDs: pids, Method: c.method, Breakpoints: o.breakpoints,
 		Share: o.events.Budget, Log: log})
 	if err != nil {
 		return fmt.Errorf("count calls of %s: %w", c.method, err)

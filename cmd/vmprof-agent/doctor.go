@@ -11,7 +11,6 @@ import (
 	"sync"
 
 	"golang.org/x/sys/unix"
-	"golang.org/x/term"
 
 	"github.com/vmprof-agent/vmprof-agent/agent"
 	"github.com/vmprof-agent/vmprof-agent/agent/collect/engines"
@@ -53,7 +52,7 @@ func doctorVerb(ctx context.Context, args []string, stdout, stderr io.Writer) er
 		return err
 	}
 	if fs.NArg() > 0 {
-		return usageError("unexpected argument " + fs.Arg(0))
+		return misuse("unexpected argument " + fs.Arg(0))
 	}
 	env := doctor.Host()
 	env.Tick, env.OffCPU, env.Engines, env.GuestSocket = tryTick, tryOffCPU, tryEngines, engines.DefaultGuestSocket
@@ -129,16 +128,6 @@ func writeReport(w io.Writer, r doctor.Report, asJSON, all bool) error {
 		return e.Encode(r)
 	}
 	return r.WriteText(w, columns(w), all)
-}
-
-// columns is the width of a terminal, and 80 for everything else.
-func columns(w io.Writer) int {
-	if f, ok := w.(*os.File); ok {
-		if width, _, err := term.GetSize(int(f.Fd())); err == nil && width > 0 {
-			return width
-		}
-	}
-	return 80
 }
 
 // maxLibrary bounds the library of a VM in bytes; debug builds with symbols have 400 MB.

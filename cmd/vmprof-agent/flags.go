@@ -2,16 +2,15 @@ package main
 
 import (
 	"cmp"
-	"context"
 	"errors"
 	"fmt"
 	"io"
 	"math"
-	"strconv"
 	"strings"
-	"time"
 
 	"github.com/spf13/pflag"
+
+	"github.com/vmprof-agent/vmprof-agent/agent/model/stored"
 )
 
 // helpAll is the flag that every verb with advanced flags has.
@@ -67,32 +66,8 @@ func newFlags(verb, usage string, stderr io.Writer) *pflag.FlagSet {
 	return fs
 }
 
-// A definition is what a verb says of itself. As the place for a verb's help it takes that instead
-// of its text.
-type definition struct {
-	verb
-	usage string
-	flags *pflag.FlagSet
-}
-
-func (*definition) Write(b []byte) (int, error) { return len(b), nil }
-
-// definitions are those of all verbs that the help shows, but help.
-func definitions() (all []*definition) {
-	for _, v := range verbs() {
-		if v.summary == "" || v.name == "help" {
-			continue
-		}
-		d := &definition{verb: v}
-		_ = v.run(context.Background(), []string{"--help"}, io.Discard, d) // pflag.ErrHelp
-		all = append(all, d)
-	}
-	return all
-}
-
 // parseFlags parses the arguments of a verb. It returns pflag.ErrHelp once it has printed the help.
 func parseFlags(fs *pflag.FlagSet, usage string, args []string) error {
-
 	all := fs.Bool(helpAll, false, "also show the advanced flags")
 	fs.Lookup(helpAll).Hidden = true // the last line of the help names it
 	if err := parse(fs, args); err != nil {
@@ -200,39 +175,16 @@ func flagDefault(f *pflag.Flag) string {
 	return d
 }
 
-// A seconds is a flag for a duration. A number without a unit is seconds.
-type seconds struct{ d *time.Duration }
-
-func (s seconds) String() string {
-	if s.d == nil {
-		return ""
-	}
-	return s.d.String()
-}
-
-func (seconds) Type() string { return "duration" }
-
-func (s seconds) Set(text string) error {
-	if n, err := strconv.ParseFloat(text, 64); err == nil {
-		if !(math.Abs(n) <= math.MaxInt64/float64(time.Second)/2) { // nor NaN
-			return errors.New("too long")
+// nearest returns the one of the known names that a misspelt one most likely means, "" if none is
+// near.
+func nearest(name string, known []string) string {
+	const lettersPerEdit = 3 // "foo" is not "top"
+	best, at := "", math.MaxInt
+	for _, k := range known {
+		d, most := stored.Edits(name, k), (max(len(name), len(k))+1)/lettersPerEdit
+		if d <= most && d < at {
+			best, at = k, d
 		}
-		*s.d = time.Duration(n * float64(time.Second))
-		return nil
 	}
-	d, err := time.ParseDuration(text)
-	if err != nil {
-		return errors.New("want a duration such as 30s, 5m or 10 (seconds)")
-	}
-	*s.d = d
-	return nil
-}
-
-// unexpected is the error for an argument where none belongs. A number is most likely a process.
-func unexpected(arg, remedy string) error {
-	text := "unexpected argument " + arg
-	if n, err := strconv.Atoi(arg); err == nil && n > 0 {
-		return usageError(text + fmt.Sprintf("; to profile process %d use -p %d", n, n))
-	}
-	return usageError(text + remedy)
+	return best
 }

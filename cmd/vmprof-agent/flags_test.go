@@ -124,7 +124,7 @@ func TestSeconds(t *testing.T) {
 	}
 	for _, args := range []string{"-d NaN", "-d Inf", "-d 1e300", "-d -1", "-d 0", "-d 0s", "--window 0",
 		"--window=-1s", "-d long", "-d 10x"} {
-		if _, err := parseRecord(strings.Fields(args), io.Discard); err == nil || !isUsage(err) {
+		if _, err := parseRecord(strings.Fields(args), io.Discard); err == nil || !isMisuse(err) {
 			t.Errorf("record %s: %v", args, err)
 		}
 	}

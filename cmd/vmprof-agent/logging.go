@@ -27,7 +27,7 @@ func (l *logFlags) add(fs *pflag.FlagSet, what string) {
 
 func (l *logFlags) check() error {
 	if l.format != "text" && l.format != "json" {
-		return usageError(fmt.Sprintf("--log.format=%s: choose text or json", l.format))
+		return misuse(fmt.Sprintf("--log.format=%s: choose text or json", l.format))
 	}
 	return nil
 }

@@ -3,19 +3,14 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
-	"math"
 	"os"
 	"os/signal"
 	"slices"
 	"strings"
 	"syscall"
 
-	"github.com/spf13/pflag"
-
-	"github.com/vmprof-agent/vmprof-agent/agent/model/stored"
 	"github.com/vmprof-agent/vmprof-agent/agent/view/program"
 )
 
@@ -32,30 +27,10 @@ func main() {
 // understood.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	v, args, err := choose(args)
-	if err == nil {
-		err = v.run(ctx, args, stdout, stderr)
+	if err != nil {
+		v.run = func(context.Context, []string, io.Writer, io.Writer) error { return err }
 	}
-	switch {
-	case err == nil, errors.Is(err, pflag.ErrHelp): // whose text is out already
-		return 0
-	case errors.Is(err, errReported):
-		return 1
-	}
-	fmt.Fprintf(stderr, "%v: %v\n", v, err)
-	if !isUsage(err) {
-		return 1
-	}
-	fmt.Fprintf(stderr, "Run '%v -h' for help.\n", v)
-	return 2
-}
-
-// A verb is one thing that the program does. It writes results to stdout and everything else to
-// stderr.
-type verb struct {
-	name    string
-	summary string // one line of help; empty hides the verb
-	heading string // heading in the help above this verb; empty if it stands below the one before
-	run     func(ctx context.Context, args []string, stdout, stderr io.Writer) error
+	return v.exit(ctx, args, stdout, stderr)
 }
 
 // verbs lists them in the order of the help.
@@ -81,34 +56,10 @@ func verbs() []verb {
 	}
 }
 
-// String is how the user calls it.
-func (v verb) String() string { return strings.TrimSpace("vmprof-agent " + v.name) }
-
-// errReported ends a verb with exit code 1 when its output says why already.
-var errReported = errors.New("the output says why")
-
-// A usageError is an argument that makes no sense. It ends the program with exit code 2.
-type usageError string
-
-func (e usageError) Error() string { return string(e) }
-
-// isUsage reports whether the user has to change the command line.
-func isUsage(err error) bool {
-	var (
-		usage    usageError
-		unknown  *pflag.NotExistError
-		required *pflag.ValueRequiredError
-		value    *pflag.InvalidValueError
-		syntax   *pflag.InvalidSyntaxError
-	)
-	return errors.As(err, &usage) || errors.As(err, &unknown) || errors.As(err, &required) ||
-		errors.As(err, &value) || errors.As(err, &syntax)
-}
-
 // choose finds the verb that the first argument names. It returns the arguments after it.
 func choose(args []string) (verb, []string, error) {
 	if len(args) == 0 {
-		return verb{}, nil, usageError("missing command")
+		return verb{}, nil, misuse("missing command")
 	}
 	name := args[0]
 	if name == "-h" || name == "--help" {
@@ -126,7 +77,7 @@ func choose(args []string) (verb, []string, error) {
 	if near := nearest(name, verbNames()); near != "" {
 		text += fmt.Sprintf("; did you mean %q?", near)
 	}
-	return verb{}, nil, usageError(text)
+	return verb{}, nil, misuse(text)
 }
 
 // help prints the verbs, or the help of the verb that it is given.
@@ -137,9 +88,9 @@ func help(ctx context.Context, args []string, stdout, _ io.Writer) error {
 		case err != nil:
 			return err
 		case len(rest) > 0:
-			return usageError("unexpected argument " + rest[0] + "; help takes one command")
+			return misuse("unexpected argument " + rest[0] + "; help takes one command")
 		case v.summary == "":
-			return usageError(fmt.Sprintf("unknown command %q", v.name))
+			return misuse(fmt.Sprintf("unknown command %q", v.name))
 		}
 		return v.run(ctx, []string{"--help"}, stdout, stdout)
 	}
@@ -168,16 +119,12 @@ func verbNames() (names []string) {
 	return names
 }
 
-// nearest returns the one of the known names that a misspelt one most likely means, "" if none is
-// near.
-func nearest(name string, known []string) string {
-	const lettersPerEdit = 3 // "foo" is not "top"
-	best, at := "", math.MaxInt
-	for _, k := range known {
-		d, most := stored.Edits(name, k), (max(len(name), len(k))+1)/lettersPerEdit
-		if d <= most && d < at {
-			best, at = k, d
+// definitions are those of all verbs that the help shows, but help.
+func definitions() (all []*definition) {
+	for _, v := range verbs() {
+		if v.summary != "" && v.name != "help" {
+			all = append(all, define(v))
 		}
 	}
-	return best
+	return all
 }

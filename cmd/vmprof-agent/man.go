@@ -15,7 +15,7 @@ const manVerb = "man"
 // manPage prints the manual page vmprof-agent(1), made of what the verbs say of themselves.
 func manPage(_ context.Context, args []string, stdout, _ io.Writer) error {
 	if len(args) > 0 {
-		return usageError("unexpected argument " + args[0])
+		return misuse("unexpected argument " + args[0])
 	}
 	var b strings.Builder
 	fmt.Fprintf(&b, ".TH VMPROF-AGENT 1 \"\" \"vmprof-agent %s\" \"User Commands\"\n", roff(version.Get().Version))

@@ -35,9 +35,12 @@ func limitMemory(log *slog.Logger) {
 	}
 }
 
-// maxContexts is how many calling contexts fit into a heap of that limit, in addition to all else:
+// maxContexts is how many calling contexts fit into the heap, below its limit.
+func maxContexts() int { return contextsIn(debug.SetMemoryLimit(-1)) }
+
+// contextsIn is how many calling contexts fit into a heap of that limit, in addition to all else:
 // one takes some 50 bytes while it is recorded, and as much again as part of a profile.
-func maxContexts(heap int64) int {
+func contextsIn(heap int64) int {
 	const bytes, least = 350, 1 << 16
 	return int(min(max(heap/bytes, least), agent.DefaultMaxContexts))
 }

@@ -71,8 +71,8 @@ func TestMaxContexts(t *testing.T) {
 	for heap, want := range map[int64]int{
 		math.MaxInt64: agent.DefaultMaxContexts, 350 * 500_000: 500_000, 1 << 20: 1 << 16, 0: 1 << 16,
 	} {
-		if got := maxContexts(heap); got != want {
-			t.Errorf("maxContexts(%d) = %d, want %d", heap, got, want)
+		if got := contextsIn(heap); got != want {
+			t.Errorf("contextsIn(%d) = %d, want %d", heap, got, want)
 		}
 	}
 }

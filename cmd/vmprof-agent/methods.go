@@ -13,19 +13,11 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/model/stored"
 )
 
-// checkCounted checks the method of --count in the JVMs that it is counted in.
-func (o *recordOptions) checkCounted(ctx context.Context, log *slog.Logger) error {
-	if o.count.text == "" {
-		return nil
-	}
-	jvms := slices.DeleteFunc(slices.Clone(o.pids), func(pid int) bool {
-		return !hotspot.Serves(ctx, proc.DefaultRoot,
-			pid)
+// jvms are those of the processes that run a JVM.
+func jvms(ctx context.Context, pids []int) []int {
+	return slices.DeleteFunc(slices.Clone(pids), func(pid int) bool {
+		return !hotspot.Serves(ctx, proc.DefaultRoot, pid)
 	})
-	if err := checkMethod(ctx, jvms, o.count.method, false, log); err != nil {
-		return fmt.Errorf("count calls: %w", err)
-	}
-	return nil
 }
 
 // checkMethod fails if JVMs will not run a method because its class is loaded and does not have it:

@@ -64,7 +64,7 @@ func (o *recordOptions) outputs() (single []output, together []string) {
 // checkStdout refuses - for several parts, which are files of a directory.
 func (o *recordOptions) checkStdout() error {
 	if len(o.parts()) > 1 && slices.Contains(o.output, sink.Stdout) {
-		return usageError("-o - can have one kind of events: record one with -e, or write a directory (-o out) or a " +
+		return misuse("-o - can have one kind of events: record one with -e, or write a directory (-o out) or a " +
 			"page with all of them (-o out.html)")
 	}
 	return nil

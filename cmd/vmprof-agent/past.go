@@ -7,13 +7,8 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"log/slog"
 	"maps"
-	"math"
-	"os"
-	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -28,85 +23,6 @@ import (
 
 // defaultHistoryDir is where contrib/systemd/vmprof-agent.service keeps the history.
 const defaultHistoryDir = "/var/lib/vmprof-agent/history"
-
-// historyFlags are the flags of serve for the history.
-type historyFlags struct {
-	dir  string
-	keep time.Duration
-	size size
-}
-
-func (h *historyFlags) add(fs *pflag.FlagSet) {
-	h.keep, h.size = history.DefaultKeep, history.DefaultMaxSize
-	fs.StringVar(&h.dir, "history-dir", "", "keep a history in `DIR`, for report --from")
-	fs.Var(seconds{&h.keep}, "history", "keep it for `TIME`")
-	fs.Var(&h.size, "history-size", "keep at most `SIZE` of it")
-}
-
-func (h *historyFlags) check(fs *pflag.FlagSet) error {
-	switch {
-	case h.dir == "" && (fs.Changed("history") || fs.Changed("history-size")):
-		return usageError("--history and --history-size need --history-dir=DIR")
-	case h.keep < time.Minute:
-		return usageError("--history needs a time of at least a minute, such as 24h")
-	case h.size < history.MinSize:
-		return usageError(fmt.Sprintf("--history-size needs a size of at least %d MB", history.MinSize/1_000_000))
-	}
-	return nil
-}
-
-// open returns nil if there is to be no history.
-func (h *historyFlags) open(log *slog.Logger) (*history.Store, error) {
-	if h.dir == "" {
-		return nil, nil
-	}
-	// A parent that does not exist is more likely a misspelt one, but for that of the default.
-	if parent := filepath.Dir(filepath.Clean(h.dir)); filepath.Clean(h.dir) != defaultHistoryDir {
-		if _, err := os.Stat(parent); errors.Is(err, fs.ErrNotExist) {
-			return nil, fmt.Errorf("--history-dir=%s: directory %s does not exist: create it, or choose another", h.dir,
-				parent)
-		}
-	}
-	return history.Open(h.dir, &history.Options{Keep: h.keep, MaxSize: int64(h.size), Log: log})
-}
-
-// A size is a flag for a number of bytes.
-type size int64
-
-var sizeUnits = []struct {
-	name  string
-	bytes float64
-}{{"kB", 1e3}, {"MB", 1e6}, {"GB", 1e9}, {"KiB", 1 << 10}, {"MiB", 1 << 20}, {"GiB", 1 << 30}, {"B", 1}}
-
-func (s *size) String() string {
-	for _, u := range slices.Backward(sizeUnits[:3]) {
-		if n := float64(*s) / u.bytes; n >= 1 && n == math.Trunc(n) {
-			return strconv.FormatFloat(n, 'f', -1, 64) + u.name
-		}
-	}
-	return strconv.FormatInt(int64(*s), 10)
-}
-
-func (*size) Type() string { return "size" }
-
-// Set reads 200MB, 200M or a number of bytes.
-func (s *size) Set(text string) error {
-	number, bytes := text, 1.0
-	for _, u := range sizeUnits {
-		for _, name := range []string{u.name, strings.TrimSuffix(u.name, "B")} {
-			if before, ok := strings.CutSuffix(strings.ToLower(text), strings.ToLower(name)); ok && name != "" &&
-				len(before) < len(number) {
-				number, bytes = before, u.bytes
-			}
-		}
-	}
-	n, err := strconv.ParseFloat(strings.TrimSpace(number), 64)
-	if err != nil || !(n*bytes >= 0 && n*bytes < 1<<53) {
-		return errors.New("want a size such as 200MB")
-	}
-	*s = size(n * bytes)
-	return nil
-}
 
 // pastFlags are the flags of report for the history.
 type pastFlags struct {
@@ -135,30 +51,30 @@ func (p *pastFlags) parse(fs *pflag.FlagSet, view string, now time.Time) error {
 	if !fs.Changed("from") {
 		for _, flag := range []string{"to", "service", "history-dir"} {
 			if fs.Changed(flag) {
-				return usageError("--" + flag + " needs --from, such as --from=03:10")
+				return misuse("--" + flag + " needs --from, such as --from=03:10")
 			}
 		}
 		return nil
 	}
 	switch {
 	case fs.NArg() > 0:
-		return usageError("--from reads the history of serve: remove " + fs.Arg(0))
+		return misuse("--from reads the history of serve: remove " + fs.Arg(0))
 	case view == "versions":
-		return usageError("the history does not keep code versions: --view=versions needs a file")
+		return misuse("the history does not keep code versions: --view=versions needs a file")
 	case view == "timeline":
-		return usageError("the history does not keep what threads did over time: --view=timeline needs a file")
+		return misuse("the history does not keep what threads did over time: --view=timeline needs a file")
 	case view == "slow":
-		return usageError("the history does not keep slow calls: --view=slow needs a file of record --slow, or an " +
+		return misuse("the history does not keep slow calls: --view=slow needs a file of record --slow, or an " +
 			"address of serve --slow, such as http://127.0.0.1:9464")
 	case fs.Changed("nth"):
-		return usageError("--nth is for files: give a shorter time with --from and --to")
+		return misuse("--nth is for files: give a shorter time with --from and --to")
 	}
 	var err error
 	if p.selection.From, p.selection.To, err = history.ParseRange(p.from, p.to, now); err != nil {
-		return usageError(err.Error())
+		return misuse(err.Error())
 	}
 	if p.selection.To.After(now) && p.selection.To.Sub(p.selection.From) > nextDay {
-		return usageError(fmt.Sprintf("--to=%s is before --from=%s, or in the future: give the earlier time to "+
+		return misuse(fmt.Sprintf("--to=%s is before --from=%s, or in the future: give the earlier time to "+
 			"--from, or dates such as 2026-11-25T03:10 to both", p.to, p.from))
 	}
 	p.selection.Service = p.service

@@ -66,9 +66,9 @@ func probes(ctx context.Context, args []string, stdout, stderr io.Writer) error 
 	case *pid <= 0 && fs.NArg() == 1:
 		return unexpected(fs.Arg(0), "; select the process with -p")
 	case *pid <= 0:
-		return usageError("-p needs a process id")
+		return misuse("-p needs a process id")
 	case fs.NArg() > 1:
-		return usageError("unexpected argument " + fs.Arg(1))
+		return misuse("unexpected argument " + fs.Arg(1))
 	}
 	pool := proc.NewPool(proc.PoolOptions{Deadline: probesDeadline, FirstDeadline: probesDeadline})
 	offer, err := proc.Call(ctx, pool, *pid, func() (offer, error) {

@@ -52,25 +52,25 @@ func (c *callFlags) check(fs *pflag.FlagSet, wanted, alone bool) error {
 	if !wanted {
 		for _, name := range []string{"engine", "stride", "samples", "logical", "guest-socket"} {
 			if fs.Changed(name) {
-				return usageError("--" + name + " needs -e calls or -e cpu,calls")
+				return misuse("--" + name + " needs -e calls or -e cpu,calls")
 			}
 		}
 	}
 	o := &c.options
 	if o.Engine != calls.Auto && !slices.Contains(engines.Names(), o.Engine) {
-		return usageError(fmt.Sprintf("--engine %s: choose auto, or one of %s", o.Engine,
+		return misuse(fmt.Sprintf("--engine %s: choose auto, or one of %s", o.Engine,
 			strings.Join(engines.Names(), ", ")))
 	}
 	if o.Rate.Stride < 0 || o.Rate.Stride > maxStride || o.Rate.Samples < 0 || o.Rate.Samples > maxSamples {
-		return usageError(fmt.Sprintf("--stride needs a number from 1 to %d, --samples one from 1 to %d", maxStride,
+		return misuse(fmt.Sprintf("--stride needs a number from 1 to %d, --samples one from 1 to %d", maxStride,
 			maxSamples))
 	}
 	exact, known := exacts[c.exact]
 	switch {
 	case !known:
-		return usageError(fmt.Sprintf("--exact=%s: choose contexts, edges or counters", c.exact))
+		return misuse(fmt.Sprintf("--exact=%s: choose contexts, edges or counters", c.exact))
 	case exact != engines.NotExact && !alone:
-		return usageError("--exact needs -e calls, without other events; --exact=contexts also takes -e calls,alloc " +
+		return misuse("--exact needs -e calls, without other events; --exact=contexts also takes -e calls,alloc " +
 			"--exact-alloc")
 	}
 	o.Exact = exact
@@ -90,7 +90,7 @@ func (c *callFlags) checkTogether(fs *pflag.FlagSet) error {
 	if c.options.Exact != engines.NotExact {
 		for _, name := range []string{"engine", "budget", "stride", "samples", "logical"} {
 			if fs.Changed(name) {
-				return usageError(fmt.Sprintf("--%s controls sampling, but --exact counts every call: remove one of "+
+				return misuse(fmt.Sprintf("--%s controls sampling, but --exact counts every call: remove one of "+
 					"them", name))
 			}
 		}
@@ -108,7 +108,7 @@ func (c *callFlags) checkTogether(fs *pflag.FlagSet) error {
 		{"logical", engine != calls.Auto && !traits.Inlined, "which does not observe inlined calls"},
 	} {
 		if r.off && fs.Changed(r.flag) {
-			return usageError(fmt.Sprintf("--%s does not apply to --engine=%s, %s: remove one of them", r.flag, engine,
+			return misuse(fmt.Sprintf("--%s does not apply to --engine=%s, %s: remove one of them", r.flag, engine,
 				r.why))
 		}
 	}
@@ -146,10 +146,10 @@ func (c *contextFlags) add(fs *pflag.FlagSet) {
 func (c *contextFlags) read(fs *pflag.FlagSet, exact bool) error {
 	var err error
 	if c.context, err = profile.ParseContextMode(c.mode); err != nil {
-		return usageError("--context: " + err.Error())
+		return misuse("--context: " + err.Error())
 	}
 	if exact && c.context != profile.ContextWalk {
-		return usageError("--exact records every context: remove --context")
+		return misuse("--exact records every context: remove --context")
 	}
 	for flag, off := range map[string]bool{
 		"leave-unknown":  c.context != profile.ContextChain,
@@ -158,11 +158,11 @@ func (c *contextFlags) read(fs *pflag.FlagSet, exact bool) error {
 		"check-contexts": c.context == profile.ContextWalk,
 	} {
 		if off && fs.Changed(flag) {
-			return usageError("--" + flag + " does not apply to --context=" + c.mode + ": remove one of them")
+			return misuse("--" + flag + " does not apply to --context=" + c.mode + ": remove one of them")
 		}
 	}
 	if c.levels > maxConfirmLevels {
-		return usageError("--confirm-levels needs a number from 1 to 64")
+		return misuse("--confirm-levels needs a number from 1 to 64")
 	}
 	return nil
 }
@@ -218,26 +218,26 @@ func (e *eventFlags) add(fs *pflag.FlagSet) {
 func (e *eventFlags) check(fs *pflag.FlagSet) error {
 	for _, name := range e.names {
 		if !e.choose(name) {
-			return usageError(fmt.Sprintf("-e %s: choose one or several of %s", name, strings.Join(eventNames(), ", ")))
+			return misuse(fmt.Sprintf("-e %s: choose one or several of %s", name, strings.Join(eventNames(), ", ")))
 		}
 	}
 	share, err := parseShare(e.budget)
 	switch {
 	case err != nil:
-		return usageError(fmt.Sprintf("--budget %s: %v", e.budget, err))
+		return misuse(fmt.Sprintf("--budget %s: %v", e.budget, err))
 	case fs.Changed("budget") && !e.calls && !e.events.Any() && !fs.Changed("count") && !fs.Changed("slow"):
-		return usageError("--budget needs -e calls, events or --count; -F determines the cost of CPU samples")
+		return misuse("--budget needs -e calls, events or --count; -F determines the cost of CPU samples")
 	case e.events.ExactAllocations && !e.events.Kinds[profile.Allocations]:
-		return usageError("--exact-alloc needs -e alloc")
+		return misuse("--exact-alloc needs -e alloc")
 	}
 	if e.events.Wakers && !e.events.Waits() {
-		return usageError("--wakers needs -e offcpu or -e wall")
+		return misuse("--wakers needs -e offcpu or -e wall")
 	}
 	if e.events.MonitorEnters && !e.events.Kinds[profile.Locks] {
-		return usageError("--monitor-enters needs -e lock")
+		return misuse("--monitor-enters needs -e lock")
 	}
 	if fs.Changed("breakpoints") && !e.calls && !e.events.MonitorEnters && !fs.Changed("count") && !fs.Changed("slow") {
-		return usageError("--breakpoints needs -e calls, --count, --slow, or -e lock --monitor-enters")
+		return misuse("--breakpoints needs -e calls, --count, --slow, or -e lock --monitor-enters")
 	}
 	if err := e.checkProbes(); err != nil {
 		return err
@@ -262,14 +262,14 @@ func (e *eventFlags) checkProbes() error {
 	values := e.events.Kinds[profile.Values]
 	switch {
 	case len(e.probes) > 0 && !values:
-		return usageError("--probe needs -e value")
+		return misuse("--probe needs -e value")
 	case len(e.probes) == 0 && values:
-		return usageError("-e value needs a --probe: vmprof-agent probes -p PID lists the probes of a process")
+		return misuse("-e value needs a --probe: vmprof-agent probes -p PID lists the probes of a process")
 	}
 	for _, text := range e.probes {
 		spec, err := valueprobe.Parse(text)
 		if err != nil {
-			return usageError(fmt.Sprintf("--probe %s: %v", text, err))
+			return misuse(fmt.Sprintf("--probe %s: %v", text, err))
 		}
 		e.events.Values = append(e.events.Values, spec)
 	}

@@ -10,8 +10,6 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/vmprof-agent/vmprof-agent/agent"
-	"github.com/vmprof-agent/vmprof-agent/agent/probe/attach"
 	"github.com/vmprof-agent/vmprof-agent/agent/view/sink"
 )
 
@@ -44,22 +42,21 @@ Flags:
 
 // recordOptions are the flags of record.
 type recordOptions struct {
-	targets   targets
-	pids      []int // that targets select
-	duration  time.Duration
-	window    time.Duration // of each of several consecutive windows; 0: there is one
-	frequency int
-	clock     attach.Clock
-	output    []string
-	stats     string
-	log       logFlags
-	notes     bool // of the profile, behind the summary
-	command   []string
-	contexts  contextFlags
-	against   againstFlags
-	count     countFlags
-	slow      slowFlags
-	rescue    *rescuer // of files that cannot be written; nil for none
+	targets  targets
+	pids     []int // that targets select
+	duration time.Duration
+	window   time.Duration // of each of several consecutive windows; 0: there is one
+	clock    clockFlags
+	output   []string
+	stats    string
+	log      logFlags
+	notes    bool // of the profile, behind the summary
+	command  []string
+	contexts contextFlags
+	against  againstFlags
+	count    countFlags
+	slow     slowFlags
+	rescue   *rescuer // of files that cannot be written; nil for none
 	eventFlags
 }
 
@@ -67,7 +64,7 @@ type recordOptions struct {
 func (o *recordOptions) parts() []part {
 	parts := o.eventFlags.parts()
 	for i := range parts {
-		if o.count.text != "" && parts[i].counted() {
+		if o.count.text != "" && isCounted(parts[i]) {
 			parts[i].content |= sink.CallCounts
 		}
 		parts[i].content |= o.slow.content(parts[i])
@@ -86,8 +83,7 @@ func parseRecord(args []string, stderr io.Writer) (*recordOptions, error) {
 	fs.VarP(seconds{&o.duration}, "duration", "d", "stop after `TIME`: 10, 5m (default 30s, or COMMAND's end)")
 	o.add(fs)
 	fs.StringArrayVarP(&o.output, "output", "o", nil, "write `FILE`s; - for stdout (default "+defaultOutput+")")
-	fs.IntVarP(&o.frequency, "frequency", "F", agent.DefaultFrequency, "take `HZ` samples per second of CPU time")
-	fs.TextVar(&o.clock, "clock", attach.AutoClock, "sample by `CLOCK`: tick, cpu-clock")
+	o.clock.add(fs)
 	fs.Var(seconds{&o.window}, "window", "keep consecutive windows of `TIME` apart, for compare")
 	o.against.add(fs)
 	o.count.add(fs)
@@ -109,21 +105,19 @@ func parseRecord(args []string, stderr io.Writer) (*recordOptions, error) {
 	o.command = fs.Args()
 	switch {
 	case len(o.command) > 0 && len(o.targets.words) > 0:
-		return nil, usageError("-p and COMMAND cannot be combined: remove one of them")
-	case o.frequency < 1:
-		return nil, usageError("-F needs a frequency of at least 1 Hz")
+		return nil, misuse("-p and COMMAND cannot be combined: remove one of them")
 	case o.exact != "" && len(o.command) == 0 && len(o.targets.words) != 1:
-		return nil, usageError("--exact counts the calls of one JVM: select it with -p, or start it as a command")
+		return nil, misuse("--exact counts the calls of one JVM: select it with -p, or start it as a command")
 	case o.duration < 0 || o.duration == 0 && fs.Changed("duration"):
-		return nil, usageError("-d needs a duration above 0, such as 10s; without -d a recording takes 30 s, or as " +
+		return nil, misuse("-d needs a duration above 0, such as 10s; without -d a recording takes 30 s, or as " +
 			"long as COMMAND")
 	case o.window <= 0 && fs.Changed("window"):
-		return nil, usageError(fmt.Sprintf("--window needs a duration of at least %v", minWindow))
+		return nil, misuse(fmt.Sprintf("--window needs a duration of at least %v", minWindow))
 	}
 	if o.duration == 0 && len(o.command) == 0 {
 		o.duration = defaultDuration
 	}
-	if err := errors.Join(o.log.check(), o.check(fs), o.contexts.read(fs, o.exact != "")); err != nil {
+	if err := errors.Join(o.log.check(), o.clock.check(), o.check(fs), o.contexts.read(fs, o.exact != "")); err != nil {
 		return nil, err
 	}
 	if len(o.output) == 0 {
@@ -135,10 +129,25 @@ func parseRecord(args []string, stderr io.Writer) (*recordOptions, error) {
 	if err := o.checkStdout(); err != nil {
 		return nil, err
 	}
-	if err := errors.Join(o.count.check(&o), o.slow.checkRecording(&o), o.against.check(fs, &o)); err != nil {
+	if err := errors.Join(o.count.check(&o), o.checkSlow(), o.against.check(fs, &o)); err != nil {
 		return nil, err
 	}
 	return &o, o.checkWindow()
+}
+
+// checkSlow fails where a recording cannot have slow calls.
+func (o *recordOptions) checkSlow() error {
+	if o.slow.text == "" {
+		return nil
+	}
+	if o.exact != "" || o.count.text != "" {
+		return misuse("--slow sets breakpoints of its own, and counts all calls: remove --exact and --count")
+	}
+	if flat, err := o.flatOutput(sink.FormatPprof, sink.FormatHTML); err == nil && flat != "" {
+		return misuse(fmt.Sprintf("%s cannot keep slow calls: use an output that ends in .pb.gz or .html for "+
+			"--slow", flat))
+	}
+	return o.slow.check(&o.targets, &o.eventFlags)
 }
 
 // record is the verb.

@@ -7,7 +7,6 @@ import (
 	"io"
 	"log/slog"
 	"runtime"
-	"runtime/debug"
 	"slices"
 	"strings"
 	"time"
@@ -36,12 +35,12 @@ func (o *recordOptions) plan(ctx context.Context, stdout, stderr io.Writer) (*pl
 		return nil, err
 	}
 	if o.exact != "" && len(o.command) == 0 && len(o.pids) != 1 {
-		return nil, usageError("--exact counts the calls of one JVM: select it with -p")
+		return nil, misuse("--exact counts the calls of one JVM: select it with -p")
 	}
 	p := &plan{recordOptions: o, stdout: stdout, stderr: stderr, log: o.log.logger(stderr),
 		chosen: chosenProcesses(o.pids)}
 	limitMemory(p.log)
-	if err := o.findValues(ctx, o.pids); err != nil {
+	if err := findValues(ctx, o.events.Values, o.pids); err != nil {
 		return nil, err
 	}
 	p.outputs, p.together = o.outputs()
@@ -53,7 +52,7 @@ func (p *plan) String() string {
 	what := make([]string, 0, len(p.names))
 	for _, name := range p.names {
 		if name == "cpu" {
-			name = fmt.Sprintf("cpu at %d Hz", p.frequency)
+			name = fmt.Sprintf("cpu at %d Hz", p.clock.frequency)
 		}
 		what = append(what, name)
 	}
@@ -110,9 +109,10 @@ func (p *plan) start(ctx context.Context) (*recording, error) {
 		p.pids = []int{r.child.pid()}
 	}
 	options := agent.Options{
-		Frequency: p.frequency, Clock: p.clock, PIDs: p.pids, Version: version.String(), Log: p.log,
-		Settle: settle(append(p.files(), p.stats)...), MaxContexts: maxContexts(debug.SetMemoryLimit(-1)),
+		PIDs: p.pids, Version: version.String(), Log: p.log,
+		Settle: settle(append(p.files(), p.stats)...), MaxContexts: maxContexts(),
 	}
+	p.clock.apply(&options)
 	p.apply(&options)
 	p.contexts.apply(&options)
 	if err := p.slow.apply(ctx, p.pids, p.events.Budget, &options); err != nil {
@@ -120,9 +120,6 @@ func (p *plan) start(ctx context.Context) (*recording, error) {
 	}
 	var err error
 	if r.agent, err = agent.New(ctx, options); err != nil {
-		return r, err
-	}
-	if err := p.checkCounted(ctx, p.log); err != nil {
 		return r, err
 	}
 	if err := p.count.open(ctx, p.recordOptions, p.log); err != nil {
@@ -167,7 +164,7 @@ func (r *recording) run(ctx context.Context) error {
 	}
 	r.childErr = r.wait(ctx, a, r.child, &r.chosen, ended, bar)
 	lasted := time.Since(began)
-	r.idle, r.stopped = idleNotes(used, time.Second/time.Duration(r.frequency))
+	r.idle, r.stopped = idleNotes(used, time.Second/time.Duration(r.clock.frequency))
 	w, windowErr := r.windows.stop(w)
 	counts, countErr := r.count.finish()
 	r.countErr = errors.Join(countErr, r.slow.err(a))
@@ -225,7 +222,7 @@ func (r *recording) finish(ctx context.Context) error {
 	}
 	for _, out := range r.outputs {
 		if out.content == sink.OfEvents(profile.Values) && !out.again {
-			if err := r.valuesMissed(context.WithoutCancel(ctx), r.use.health.Events, out.stored); err != nil {
+			if err := valuesMissed(context.WithoutCancel(ctx), r.events.Values, r.use.health.Events, out.stored); err != nil {
 				return err
 			}
 		}

@@ -150,12 +150,12 @@ func parseReport(args []string, stderr io.Writer) (*reportOptions, error) {
 	}
 	switch {
 	case fs.Changed("pid") && *view != "timeline":
-		return nil, usageError("-p PID is for --view=timeline")
+		return nil, misuse("-p PID is for --view=timeline")
 	case fs.Changed("pid") && o.opts.PID < 1:
-		return nil, usageError("-p needs the number of a process, such as -p 4711; without it --view=timeline shows " +
+		return nil, misuse("-p needs the number of a process, such as -p 4711; without it --view=timeline shows " +
 			"all")
 	case fs.Changed("per") && *per == "":
-		return nil, usageError(needsUnit)
+		return nil, misuse(needsUnit)
 	}
 	if err := o.costFlag.read(*view, *per); err != nil {
 		return nil, err
@@ -163,16 +163,16 @@ func parseReport(args []string, stderr io.Writer) (*reportOptions, error) {
 	if fs.Changed("where") {
 		var err error
 		if *view == "timeline" {
-			return nil, usageError("--where is for views of samples: remove it, or choose another --view than timeline")
+			return nil, misuse("--where is for views of samples: remove it, or choose another --view than timeline")
 		}
 		if o.where, err = rule.NewCondition(*where); err != nil {
-			return nil, usageError("--where: " + err.Error())
+			return nil, misuse("--where: " + err.Error())
 		}
 	}
 	if o.output != "" {
 		if format, err := sink.FormatOf(o.output); err != nil || !format.Together() &&
 			!(format == sink.FormatPprof && o.model != nil) {
-			return nil, usageError(fmt.Sprintf("-o %s: report writes .html (flame graph and tables) and .json "+
+			return nil, misuse(fmt.Sprintf("-o %s: report writes .html (flame graph and tables) and .json "+
 				"(speedscope), and with --cost .pb.gz", o.output))
 		}
 		if (fs.NArg() > 0 || o.past.from != "") && *view == "" && *per == "" {
@@ -182,32 +182,32 @@ func parseReport(args []string, stderr io.Writer) (*reportOptions, error) {
 	}
 	switch {
 	case o.output != "" && (*view != "" || *per != ""):
-		return nil, usageError("-o writes all views: remove --view and --per")
+		return nil, misuse("-o writes all views: remove --view and --per")
 	case *view != "" && *per != "":
-		return nil, usageError("--per is a view of its own: remove --view")
+		return nil, misuse("--per is a view of its own: remove --view")
 	case *per != "" && o.past.from != "":
-		return nil, usageError("--per needs a file of record --count: remove --from")
+		return nil, misuse("--per needs a file of record --count: remove --from")
 	case o.view == nil && fs.Changed("view"):
-		return nil, usageError(fmt.Sprintf("unknown view %q: choose %s", *view, viewNames()))
+		return nil, misuse(fmt.Sprintf("unknown view %q: choose %s", *view, viewNames()))
 	case len(*app) > 0 && *view != "layers":
-		return nil, usageError("--app is for --view=layers")
+		return nil, misuse("--app is for --view=layers")
 	case o.model != nil && fs.NArg() > 0:
 		o.files = fs.Args()
 	case fs.NArg() == 2 && *view == "versions":
 		o.view = versions.View(fs.Arg(0))
 	case fs.NArg() != 1 && o.past.from == "":
-		return nil, usageError("name one file, such as vmprof.pb.gz, or a directory of files")
+		return nil, misuse("name one file, such as vmprof.pb.gz, or a directory of files")
 	case fs.Changed("nth") && o.window < 1:
-		return nil, usageError("--nth needs the number of a window, from 1")
+		return nil, misuse("--nth needs the number of a window, from 1")
 	case o.opts.N < 0, o.opts.Width < 0:
-		return nil, usageError("-n and --width need a number of at least 0")
+		return nil, misuse("-n and --width need a number of at least 0")
 	case !(o.opts.MinShare >= 0 && o.opts.MinShare <= 100): // nor NaN
-		return nil, usageError("--min-share needs a percentage from 0 to 100")
+		return nil, misuse("--min-share needs a percentage from 0 to 100")
 	}
 	if *per != "" {
 		unit, err := compare.ParsePer(*per)
 		if err != nil || unit.Method() == "" {
-			return nil, usageError(needsUnit)
+			return nil, misuse(needsUnit)
 		}
 		o.view = report.PerCall(unit)
 	}
@@ -230,10 +230,10 @@ const needsUnit = "--per needs the method of record --count: --per=calls:METHOD"
 func beginnings(expressions []string) (*regexp.Regexp, error) {
 	for i, e := range expressions {
 		if _, err := regexp.Compile(e); err != nil {
-			return nil, usageError(fmt.Sprintf("--app=%s is neither a prefix nor a regular expression: %v", e, err))
+			return nil, misuse(fmt.Sprintf("--app=%s is neither a prefix nor a regular expression: %v", e, err))
 		}
 		if e == "" {
-			return nil, usageError("--app needs a prefix, such as com.acme.")
+			return nil, misuse("--app needs a prefix, such as com.acme.")
 		}
 		expressions[i] = "(?:" + e + ")"
 	}

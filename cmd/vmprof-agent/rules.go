@@ -27,7 +27,7 @@ func (r *ruleFlags) read(contents []sink.Content) error {
 	for _, text := range r.texts {
 		one, err := rule.Parse(text)
 		if err != nil {
-			errs = append(errs, usageError("--rule: "+err.Error()))
+			errs = append(errs, misuse("--rule: "+err.Error()))
 			continue
 		}
 		r.rules = append(r.rules, one)
@@ -36,7 +36,7 @@ func (r *ruleFlags) read(contents []sink.Content) error {
 		return errors.Join(errs...)
 	}
 	if _, err := rule.NewRunner(r.rules, contents, slog.New(slog.DiscardHandler)); err != nil {
-		return usageError("--rule: " + err.Error())
+		return misuse("--rule: " + err.Error())
 	}
 	return nil
 }

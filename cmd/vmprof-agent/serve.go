@@ -9,7 +9,6 @@ import (
 	"net"
 	"os"
 	"os/signal"
-	"runtime/debug"
 	"strings"
 	"syscall"
 	"time"
@@ -76,8 +75,7 @@ const windowLength = 10 * time.Second
 // serveOptions are the flags of serve.
 type serveOptions struct {
 	targets       targets
-	frequency     int
-	clock         attach.Clock
+	clock         clockFlags
 	listen        string
 	socket        socketFlags
 	webConfig     string
@@ -99,8 +97,7 @@ func parseServe(args []string, stderr io.Writer) (*serveOptions, error) {
 	var o serveOptions
 	fs := newFlags("serve", serveUsage, stderr)
 	o.targets.add(fs, "profile only `PID` (or name, pattern)")
-	fs.IntVarP(&o.frequency, "frequency", "F", agent.DefaultFrequency, "take `HZ` samples per CPU second")
-	fs.TextVar(&o.clock, "clock", attach.AutoClock, "sample by `CLOCK`: tick, cpu-clock")
+	o.clock.add(fs)
 	o.add(fs)
 	o.contexts.add(fs)
 	o.history.add(fs)
@@ -122,14 +119,12 @@ func parseServe(args []string, stderr io.Writer) (*serveOptions, error) {
 	switch {
 	case fs.NArg() > 0:
 		return nil, unexpected(fs.Arg(0), "")
-	case o.frequency < 1:
-		return nil, usageError("-F needs a frequency of at least 1 Hz")
 	case fs.Changed("listen") && fs.Changed("web.listen-address"):
-		return nil, usageError("--listen is the former name of --web.listen-address: give one of them")
+		return nil, misuse("--listen is the former name of --web.listen-address: give one of them")
 	case o.maxMethods < 0 || o.maxServices < 0:
-		return nil, usageError("--metrics-max-methods and --metrics-max-services cannot be negative")
+		return nil, misuse("--metrics-max-methods and --metrics-max-services cannot be negative")
 	}
-	if err := errors.Join(o.socket.check(fs, o.listen), o.log.check(), o.check(fs), o.history.check(fs),
+	if err := errors.Join(o.socket.check(fs, o.listen), o.log.check(), o.clock.check(), o.check(fs), o.history.check(fs),
 		o.contexts.read(fs, false), o.own.read(o.contents()), o.exec.check(fs)); err != nil {
 		return nil, err
 	}
@@ -152,7 +147,7 @@ func serve(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
-	if err := o.findValues(ctx, pids); err != nil {
+	if err := findValues(ctx, o.events.Values, pids); err != nil {
 		return err
 	}
 	log := o.log.logger(stderr)
@@ -169,9 +164,9 @@ func serve(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	// There is nothing to read anew: the web configuration is read for each connection and request.
 	signal.Ignore(syscall.SIGHUP)
 	options := agent.Options{
-		Frequency: o.frequency, Clock: o.clock, PIDs: pids, Version: version.String(), Log: log, Settle: settle(),
-		MaxContexts: maxContexts(debug.SetMemoryLimit(-1)),
+		PIDs: pids, Version: version.String(), Log: log, Settle: settle(), MaxContexts: maxContexts(),
 	}
+	o.clock.apply(&options)
 	o.apply(&options)
 	o.contexts.apply(&options)
 	if err := o.slow.apply(ctx, pids, o.events.Budget, &options); err != nil {
@@ -200,7 +195,7 @@ func (o *serveOptions) does(frequency int) string {
 	var all []string
 	if o.time || o.calls {
 		all = append(all, fmt.Sprintf("sampling at %d Hz", frequency))
-		if o.clock == attach.TickClock {
+		if o.clock.clock == attach.TickClock {
 			all[0] += " by the kernel's tick"
 		}
 	}

@@ -216,7 +216,7 @@ func TestServeErrors(t *testing.T) {
 		{[]string{"--web.config.file", "/nonexistent/web.yml"}, "--web.config.file=/nonexistent/web.yml", false},
 	} {
 		err := serve(t.Context(), tt.args, io.Discard, io.Discard)
-		if err == nil || !strings.Contains(err.Error(), tt.want) || isUsage(err) != tt.usage {
+		if err == nil || !strings.Contains(err.Error(), tt.want) || isMisuse(err) != tt.usage {
 			t.Errorf("serve %q = %v, want an error with %q", tt.args, err, tt.want)
 		}
 	}

@@ -12,7 +12,6 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent"
 	"github.com/vmprof-agent/vmprof-agent/agent/collect/slow"
 	"github.com/vmprof-agent/vmprof-agent/agent/collect/timing/hotspot"
-	"github.com/vmprof-agent/vmprof-agent/agent/host/proc"
 	"github.com/vmprof-agent/vmprof-agent/agent/model/profile"
 	"github.com/vmprof-agent/vmprof-agent/agent/view/sink"
 )
@@ -33,32 +32,17 @@ func (f *slowFlags) check(targets *targets, e *eventFlags) (err error) {
 	case f.text == "":
 		return nil
 	case len(targets.words) == 0:
-		return usageError("--slow needs the JVMs whose calls are to be followed: -p")
+		return misuse("--slow needs the JVMs whose calls are to be followed: -p")
 	case e.calls || e.events.MonitorEnters:
-		return usageError("--slow sets breakpoints of its own, and counts all calls: remove -e calls and " +
+		return misuse("--slow sets breakpoints of its own, and counts all calls: remove -e calls and " +
 			"--monitor-enters")
 	case !slices.ContainsFunc(e.parts(), part.wall):
-		return usageError("--slow needs -e wall")
+		return misuse("--slow needs -e wall")
 	}
 	if f.method, err = hotspot.ParseMethod(f.text); err != nil {
-		return usageError(err.Error())
+		return misuse(err.Error())
 	}
 	return nil
-}
-
-// checkRecording fails where a recording cannot have slow calls.
-func (f *slowFlags) checkRecording(o *recordOptions) error {
-	if f.text == "" {
-		return nil
-	}
-	if o.exact != "" || o.count.text != "" {
-		return usageError("--slow sets breakpoints of its own, and counts all calls: remove --exact and --count")
-	}
-	if flat, err := o.flatOutput(sink.FormatPprof, sink.FormatHTML); err == nil && flat != "" {
-		return usageError(fmt.Sprintf("%s cannot keep slow calls: use an output that ends in .pb.gz or .html for "+
-			"--slow", flat))
-	}
-	return f.check(&o.targets, &o.eventFlags)
 }
 
 // wall reports whether a part is wall time: slow calls go into its file.
@@ -80,14 +64,10 @@ func (f *slowFlags) apply(ctx context.Context, pids []int, budget float64, to *a
 	if f.text == "" {
 		return nil
 	}
-	jvms := slices.DeleteFunc(slices.Clone(pids), func(pid int) bool {
-		return !hotspot.Serves(ctx, proc.DefaultRoot,
-			pid)
-	})
-	if len(jvms) == 0 {
+	if pids = jvms(ctx, pids); len(pids) == 0 {
 		return errors.New("--slow: none of the processes is a JVM")
 	}
-	to.Slow = &slow.Options{PIDs: jvms, Method: f.method, Share: budget}
+	to.Slow = &slow.Options{PIDs: pids, Method: f.method, Share: budget}
 	return nil
 }
 

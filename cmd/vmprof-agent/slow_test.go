@@ -48,7 +48,7 @@ func TestSlowFlag(t *testing.T) {
 func checkSlowFlag(t *testing.T, args, want string, parse func() error) {
 	t.Helper()
 	err := parse()
-	if (err == nil) != (want == "") || err != nil && (!strings.Contains(err.Error(), want) || !isUsage(err)) {
+	if (err == nil) != (want == "") || err != nil && (!strings.Contains(err.Error(), want) || !isMisuse(err)) {
 		t.Errorf("%s: %v, want %q", args, err, want)
 	}
 }

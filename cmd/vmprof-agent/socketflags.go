@@ -30,12 +30,12 @@ func (s *socketFlags) check(fs *pflag.FlagSet, listen string) error {
 	s.access = socketfile.Access{UID: -1, GID: -1}
 	for _, name := range []string{"web.socket-owner", "web.socket-group", "web.socket-mode"} {
 		if fs.Changed(name) && !strings.HasPrefix(listen, listener.SocketPrefix) {
-			return usageError(fmt.Sprintf("--%s needs --web.listen-address=unix:PATH", name))
+			return misuse(fmt.Sprintf("--%s needs --web.listen-address=unix:PATH", name))
 		}
 	}
 	mode, err := strconv.ParseUint(s.mode, 8, 32)
 	if err != nil || mode > 0o777 {
-		return usageError(fmt.Sprintf("--web.socket-mode=%s is not a mode such as 0660", s.mode))
+		return misuse(fmt.Sprintf("--web.socket-mode=%s is not a mode such as 0660", s.mode))
 	}
 	s.access.Mode = uint32(mode)
 	if u, err := user.Lookup(s.owner); err == nil {
@@ -55,7 +55,7 @@ func readID(flag, text string, id *int) error {
 	}
 	n, err := strconv.ParseUint(text, 10, 31)
 	if err != nil {
-		return usageError(fmt.Sprintf("--%s=%s: nobody has this name", flag, text))
+		return misuse(fmt.Sprintf("--%s=%s: nobody has this name", flag, text))
 	}
 	*id = int(n)
 	return nil

@@ -123,13 +123,13 @@ func (t *targets) pids(list func() ([]candidate, error)) (pids []int, err error)
 	for _, word := range t.words {
 		if pid, err := strconv.Atoi(word); err == nil {
 			if pid < 1 {
-				return nil, usageError(fmt.Sprintf("-p %s is not a process", word))
+				return nil, misuse(fmt.Sprintf("-p %s is not a process", word))
 			}
 			pids = append(pids, pid)
 			continue
 		}
 		if _, err := path.Match(word, ""); err != nil || word == "" {
-			return nil, usageError(fmt.Sprintf("-p %q is neither a pid nor a name nor a pattern such as 'shop*'", word))
+			return nil, misuse(fmt.Sprintf("-p %q is neither a pid nor a name nor a pattern such as 'shop*'", word))
 		}
 		if all == nil {
 			if all, err = list(); err != nil {

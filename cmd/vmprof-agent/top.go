@@ -9,7 +9,6 @@ import (
 	"log/slog"
 	"os/signal"
 	"runtime"
-	"runtime/debug"
 	"strings"
 	"sync"
 	"syscall"
@@ -22,7 +21,6 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/host/proc"
 	"github.com/vmprof-agent/vmprof-agent/agent/model/profile"
 	"github.com/vmprof-agent/vmprof-agent/agent/model/stored"
-	"github.com/vmprof-agent/vmprof-agent/agent/probe/attach"
 	"github.com/vmprof-agent/vmprof-agent/agent/view/sink"
 	"github.com/vmprof-agent/vmprof-agent/agent/view/top"
 	"github.com/vmprof-agent/vmprof-agent/version"
@@ -51,13 +49,12 @@ const minInterval, maxInterval = time.Second, time.Minute
 
 // topOptions are the flags of top.
 type topOptions struct {
-	targets   targets
-	follower  *follower
-	frequency int
-	clock     attach.Clock
-	interval  time.Duration // the length of windows
-	budget    string
-	share     float64 // that budget is
+	targets  targets
+	follower *follower
+	clock    clockFlags
+	interval time.Duration // the length of windows
+	budget   string
+	share    float64 // that budget is
 }
 
 func parseTop(args []string, stderr io.Writer) (*topOptions, error) {
@@ -66,28 +63,25 @@ func parseTop(args []string, stderr io.Writer) (*topOptions, error) {
 	o.targets.add(fs, "show process `PID` (or name, pattern) and new children")
 	o.interval = 2 * time.Second
 	fs.VarP(seconds{&o.interval}, "interval", "i", "refresh every `TIME`")
-	fs.IntVarP(&o.frequency, "frequency", "F", agent.DefaultFrequency, "take `HZ` samples per second of CPU time")
-	fs.TextVar(&o.clock, "clock", attach.AutoClock, "sample by `CLOCK`: tick, cpu-clock")
+	o.clock.add(fs)
 	fs.StringVar(&o.budget, "budget", "1%", "limit recorded events to CPU `SHARE`")
 	if err := parseFlags(fs, topUsage, args); err != nil {
 		return nil, err
 	}
 	switch {
 	case fs.NArg() > 0 && isURL(fs.Arg(0)):
-		return nil, usageError(fmt.Sprintf("top samples by itself; to see what serve records: vmprof-agent report %s",
+		return nil, misuse(fmt.Sprintf("top samples by itself; to see what serve records: vmprof-agent report %s",
 			fs.Arg(0)))
 	case fs.NArg() > 0:
 		return nil, unexpected(fs.Arg(0), "; choose processes with -p")
-	case o.frequency < 1:
-		return nil, usageError("-F needs a frequency of at least 1 Hz")
 	case o.interval < minInterval || o.interval > maxInterval:
-		return nil, usageError(fmt.Sprintf("--interval needs a time from %v to %v", minInterval, maxInterval))
+		return nil, misuse(fmt.Sprintf("--interval needs a time from %v to %v", minInterval, maxInterval))
 	}
 	var err error
 	if o.share, err = parseShare(o.budget); err != nil {
-		return nil, usageError(fmt.Sprintf("--budget %s: %v", o.budget, err))
+		return nil, misuse(fmt.Sprintf("--budget %s: %v", o.budget, err))
 	}
-	return &o, nil
+	return &o, o.clock.check()
 }
 
 // topVerb is the verb.
@@ -130,11 +124,12 @@ func topVerb(ctx context.Context, args []string, stdout, stderr io.Writer) error
 
 // options are those of the agents: of CPU time, and of each kind of events.
 func (o *topOptions) options(log io.Writer) agent.Options {
-	return agent.Options{
-		Frequency: o.frequency, Clock: o.clock, Filter: len(o.targets.words) > 0, Version: version.String(),
-		Log:         topLogger(log),
-		MaxContexts: maxContexts(debug.SetMemoryLimit(-1)) / 2, // the other half is for events
+	options := agent.Options{
+		Filter: len(o.targets.words) > 0, Version: version.String(), Log: topLogger(log),
+		MaxContexts: maxContexts() / 2, // the other half is for events
 	}
+	o.clock.apply(&options)
+	return options
 }
 
 // topLogger logs warnings.

@@ -19,7 +19,7 @@ const useRecord = "use record -d 10 instead"
 func checkTerminal(stdout io.Writer) error {
 	f, ok := stdout.(*os.File)
 	if !ok || !term.IsTerminal(int(f.Fd())) || !term.IsTerminal(int(os.Stdin.Fd())) {
-		return usageError("top needs a terminal: " + useRecord)
+		return misuse("top needs a terminal: " + useRecord)
 	}
 	return nil
 }
@@ -51,7 +51,7 @@ func openTerminal() (*terminal, error) {
 		if guard != nil {
 			guard.letGo()
 		}
-		return nil, usageError(fmt.Sprintf("top cannot draw on this terminal (TERM=%s): %v; %s", os.Getenv("TERM"), err,
+		return nil, misuse(fmt.Sprintf("top cannot draw on this terminal (TERM=%s): %v; %s", os.Getenv("TERM"), err,
 			useRecord))
 	}
 	t := &terminal{screen: screen, input: make(chan input), quit: make(chan struct{}), guard: guard}

@@ -21,8 +21,8 @@ import (
 
 // findValues fails if a --probe is in no file of the processes, with names that may be meant. A
 // library that is named and that no process maps may be loaded later.
-func (e *eventFlags) findValues(ctx context.Context, pids []int) error {
-	searches, err := e.searchValues(ctx, pids)
+func findValues(ctx context.Context, specs []valueprobe.Spec, pids []int) error {
+	searches, err := searchValues(ctx, specs, pids)
 	if err != nil {
 		return nil // the recording tries itself, and says what it meets
 	}
@@ -35,9 +35,9 @@ func (e *eventFlags) findValues(ctx context.Context, pids []int) error {
 }
 
 // searchValues looks for each --probe in the files of the processes, until all are found.
-func (e *eventFlags) searchValues(ctx context.Context, pids []int) ([]valueSearch, error) {
-	searches := make([]valueSearch, len(e.events.Values))
-	for i, spec := range e.events.Values {
+func searchValues(ctx context.Context, specs []valueprobe.Spec, pids []int) ([]valueSearch, error) {
+	searches := make([]valueSearch, len(specs))
+	for i, spec := range specs {
 		searches[i].spec = spec
 	}
 	if len(searches) == 0 {
@@ -174,12 +174,14 @@ const searchPatience = 10 * time.Second
 // valuesMissed is the error of a recording of values for which no probe was attached anywhere; nil
 // if one was. The notes of the profile may have the reason. Names that may be meant are those in
 // the files of the processes that run now.
-func (e *eventFlags) valuesMissed(ctx context.Context, stats *profile.EventStats, p *pprof.Profile) error {
-	if stats == nil || !e.events.Kinds[profile.Values] || stats.Wanted[profile.Values.String()] > 0 {
+func valuesMissed(
+	ctx context.Context, specs []valueprobe.Spec, stats *profile.EventStats, p *pprof.Profile,
+) error {
+	if stats == nil || stats.Wanted[profile.Values.String()] > 0 {
 		return nil
 	}
 	var places []string
-	for _, spec := range e.events.Values {
+	for _, spec := range specs {
 		places = append(places, spec.Place())
 	}
 	text := fmt.Sprintf("no process that was recorded has %s", strings.Join(places, " or "))
@@ -189,7 +191,7 @@ func (e *eventFlags) valuesMissed(ctx context.Context, stats *profile.EventStats
 	ctx, cancel := context.WithTimeout(ctx, searchPatience)
 	defer cancel()
 	pids, _ := proc.DefaultRoot.PIDs()
-	searches, _ := e.searchValues(ctx, pids) // as far as it came
+	searches, _ := searchValues(ctx, specs, pids) // as far as it came
 	for i := range searches {
 		if near := searches[i].didYouMean(); near != "" && !searches[i].found {
 			return errors.New(text + near)

@@ -39,7 +39,7 @@ func TestFindValues(t *testing.T) {
 		}
 		err = nil
 		for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); { // until the loader has mapped libc
-			if err = o.findValues(t.Context(), []int{guest.Process.Pid}); (err == nil) == (test.want == "") {
+			if err = findValues(t.Context(), o.events.Values, []int{guest.Process.Pid}); (err == nil) == (test.want == "") {
 				break
 			}
 		}
@@ -95,11 +95,11 @@ func TestValuesMissed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := o.valuesMissed(t.Context(), &profile.EventStats{Wanted: map[string]time.Duration{"value": time.Second}},
+	if err := valuesMissed(t.Context(), o.events.Values, &profile.EventStats{Wanted: map[string]time.Duration{"value": time.Second}},
 		stored); err != nil {
 		t.Error(err)
 	}
-	if err := o.valuesMissed(t.Context(), &profile.EventStats{}, stored); err == nil ||
+	if err := valuesMissed(t.Context(), o.events.Values, &profile.EventStats{}, stored); err == nil ||
 		!strings.Contains(err.Error(), "no process that was recorded has func:mallok; did you mean func:malloc") {
 		t.Error(err)
 	}
@@ -107,7 +107,7 @@ func TestValuesMissed(t *testing.T) {
 	if stored, err = sink.Pprof(p, sink.OfEvents(profile.Values)); err != nil {
 		t.Fatal(err)
 	}
-	if err := o.valuesMissed(t.Context(), &profile.EventStats{}, stored); err == nil ||
+	if err := valuesMissed(t.Context(), o.events.Values, &profile.EventStats{}, stored); err == nil ||
 		!strings.Contains(err.Error(), "are not recorded: because") {
 		t.Error(err)
 	}

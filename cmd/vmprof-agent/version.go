@@ -24,7 +24,7 @@ func printVersion(_ context.Context, args []string, stdout, stderr io.Writer) er
 		return err
 	}
 	if fs.NArg() > 0 {
-		return usageError("unexpected argument " + fs.Arg(0))
+		return misuse("unexpected argument " + fs.Arg(0))
 	}
 	if *asJSON {
 		e := json.NewEncoder(stdout)

@@ -47,17 +47,17 @@ func (o *recordOptions) checkWindow() error {
 	}
 	switch {
 	case o.window < minWindow:
-		return usageError(fmt.Sprintf("--window needs a duration of at least %v", minWindow))
+		return misuse(fmt.Sprintf("--window needs a duration of at least %v", minWindow))
 	case o.exact != "":
-		return usageError("--exact counts the whole recording: remove --window")
+		return misuse("--exact counts the whole recording: remove --window")
 	case flat != "":
-		return usageError(fmt.Sprintf("--window needs the pprof format: use an output that ends in .pb.gz instead "+
+		return misuse(fmt.Sprintf("--window needs the pprof format: use an output that ends in .pb.gz instead "+
 			"of %s", flat))
 	case o.duration > 0 && o.windows() < 2:
-		return usageError(fmt.Sprintf("--window=%v makes only one window in -d %v: use a shorter window or a longer "+
+		return misuse(fmt.Sprintf("--window=%v makes only one window in -d %v: use a shorter window or a longer "+
 			"recording", o.window, o.duration))
 	case o.windows() > stored.MaxWindows:
-		return usageError(fmt.Sprintf("--window=%v makes more than %d windows in -d %v: use a longer window", o.window,
+		return misuse(fmt.Sprintf("--window=%v makes more than %d windows in -d %v: use a longer window", o.window,
 			stored.MaxWindows, o.duration))
 	}
 	return nil

@@ -47,7 +47,7 @@ func TestWindowFlag(t *testing.T) {
 	} {
 		o, err := parseRecord(strings.Fields(test.args), io.Discard)
 		if (err == nil) != (test.want == "") || err != nil && (!strings.Contains(err.Error(), test.want) ||
-			!isUsage(err)) {
+			!isMisuse(err)) {
 			t.Errorf("record %s: %v, want %q", test.args, err, test.want)
 			continue
 		}

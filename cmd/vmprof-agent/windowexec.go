@@ -34,11 +34,11 @@ func (e *execFlags) check(fs *pflag.FlagSet) error {
 	switch {
 	case e.path == "" && (fs.Changed("window-exec-user") || fs.Changed("window-exec-timeout") ||
 		fs.Changed("window-exec-memory")):
-		return usageError("--window-exec-user, -timeout and -memory need --window-exec=PROGRAM")
+		return misuse("--window-exec-user, -timeout and -memory need --window-exec=PROGRAM")
 	case e.timeout <= 0 || e.timeout > windowLength:
-		return usageError("--window-exec-timeout needs a time of up to 10s, which is the length of a window")
+		return misuse("--window-exec-timeout needs a time of up to 10s, which is the length of a window")
 	case e.memory < leastMemory:
-		return usageError("--window-exec-memory needs at least 64MB")
+		return misuse("--window-exec-memory needs at least 64MB")
 	}
 	return nil
 }
