@@ -2,15 +2,32 @@ package main
 
 import (
 	"bytes"
+	"errors"
 	"io"
+	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/view/report"
+	"github.com/vmprof-agent/vmprof-agent/agent/view/sink"
 )
 
 func TestAgainst(t *testing.T) {
-	timed, windows := storedProfile(t), storedWindows(t)
+	timed, windows := filepath.Join(t.TempDir(), "cpu.pb.gz"), filepath.Join(t.TempDir(), "windows.pb.gz")
+	two := sink.NewWindows(sink.Time)
+	for _, n := range []int{9, 5} {
+		p := windowOf(n)
+		p.Duration, p.Period = 10*time.Second, 10*time.Millisecond
+		if err := two.Add(p); err != nil {
+			t.Fatal(err)
+		}
+	}
+	earlier, err := two.Profile()
+	if err = errors.Join(err, sink.WriteStored(windows, nil, earlier),
+		sink.Write(timed, nil, windowOf(4), sink.Time)); err != nil {
+		t.Fatal(err)
+	}
 	for _, test := range []struct {
 		args []string
 		want string // of the error

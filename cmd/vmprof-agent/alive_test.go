@@ -15,24 +15,12 @@ import (
 
 	"github.com/vmprof-agent/vmprof-agent/agent/collect/timing"
 	"github.com/vmprof-agent/vmprof-agent/agent/host/proc"
+	"github.com/vmprof-agent/vmprof-agent/tests/sleeper"
 	"github.com/vmprof-agent/vmprof-agent/tests/wait"
 )
 
-// startSleeper starts a process that waits. It is reaped as soon as it has ended.
-func startSleeper(t *testing.T) *exec.Cmd {
-	t.Helper()
-	cmd := exec.Command("sleep", "1000")
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	done := make(chan struct{})
-	go func() { cmd.Wait(); close(done) }()
-	t.Cleanup(func() { cmd.Process.Kill(); <-done })
-	return cmd
-}
-
 func TestFollow(t *testing.T) {
-	one, other := startSleeper(t), startSleeper(t)
+	one, other := sleeper.Start(t), sleeper.Start(t)
 	var log bytes.Buffer
 	l := follow(proc.DefaultRoot, []int{one.Process.Pid, other.Process.Pid, 1 << 30},
 		slog.New(slog.NewTextHandler(&log, nil)))
@@ -82,7 +70,7 @@ func TestFollow(t *testing.T) {
 // An audit ends with its process, and shows what was timed until then.
 func TestAuditEnds(t *testing.T) {
 	t.Parallel()
-	guest := startSleeper(t)
+	guest := sleeper.Start(t)
 	o, err := parseAudit([]string{"-p", "7", "--method", "f", "-d", "60"}, io.Discard)
 	if err != nil {
 		t.Fatal(err)
@@ -105,7 +93,7 @@ func TestAuditEnds(t *testing.T) {
 }
 
 func TestAuditSameProcess(t *testing.T) {
-	guest := startSleeper(t)
+	guest := sleeper.Start(t)
 	pid := strconv.Itoa(guest.Process.Pid)
 	var stdout, stderr bytes.Buffer
 	if code := run(t.Context(), []string{"audit", "-p", pid, "-p", pid, "--method", "a.B.c"}, &stdout,

@@ -71,8 +71,8 @@ func parseAudit(args []string, stderr io.Writer) (*auditOptions, error) {
 	fs.Float64Var(&o.confidence, "confidence", 0.99, "`P` of a true verdict, 0.8 to 0.9999")
 	fs.Float64Var(&o.least, "least", 1, "ignore differences below `PERCENT`")
 	fs.Float64Var(&o.precision, "precision", 0, "go on until the interval is ± `PERCENT` or less")
-	fs.VarP(seconds{&o.duration}, "duration", "d", "end without a verdict after `TIME`")
-	fs.TextVar(&o.breakpoints, "breakpoints", breakpoint.Auto, "breakpoints `WHEN`: auto, always, never")
+	fs.VarP(newSeconds(&o.duration), "duration", "d", "end without a verdict after `TIME`")
+	fs.TextVar(&o.breakpoints, "breakpoints", attach.BreakpointsAuto, "breakpoints `WHEN`: auto, always, never")
 	fs.StringVar(&o.socket, "guest-socket", engines.DefaultGuestSocket, "socket `PATH`")
 	o.logging.add(fs, "log connections")
 	if err := parseFlags(fs, auditUsage, args); err != nil {
@@ -343,7 +343,7 @@ func candidates(methods []string, wanted string) string {
 		return ": it has registered none"
 	}
 	if near := stored.Near(methods, wanted, most); len(near) > 0 {
-		return "; did you mean " + strings.Join(near, ", ") + "?"
+		return didYouMean(near)
 	}
 	methods = slices.Clone(methods)
 	slices.Sort(methods)

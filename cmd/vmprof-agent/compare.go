@@ -93,7 +93,7 @@ func parseCompare(args []string, stderr io.Writer) (*compareOptions, error) {
 	per := fs.String("per", "seconds", "per `UNIT`: N, NA:NB, calls:METHOD")
 	fs.Float64Var(&o.opts.Alpha, "alpha", o.opts.Alpha, "probability `P` of a false verdict")
 	fs.Float64Var(&o.opts.Least, "least", o.opts.Least, "ignore differences below `PERCENT`")
-	fs.VarP(seconds{&o.duration}, "duration", "d", "record URLs for `TIME`")
+	fs.VarP(newSeconds(&o.duration), "duration", "d", "record URLs for `TIME`")
 	until := fs.String("until", "", "stop recording URLs early: `WHEN` is decided")
 	by := fs.String("by", compare.ByMethod.String(), "compare by `KEY`: see above")
 	fs.StringVar(&o.opts.SampleType, "sample-type", "", "compare `TYPE`, such as calls (default: common to both)")

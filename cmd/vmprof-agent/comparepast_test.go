@@ -32,8 +32,14 @@ func twoDays(t *testing.T, windows int) (dir string, yesterday, today time.Time)
 	defer s.Close()
 	for day, from := range []time.Time{yesterday, today} {
 		for i := range windows {
-			p := window()
-			tree := p.Processes[0].Threads[0].Tree
+			tree := new(cct.Tree[symbol.Symbol])
+			tree.Add([]symbol.Symbol{symbol.Intern(symbol.Frame{Function: "com.acme.Main.hot"})}, 64)
+			p := &profile.Profile{Duration: 10 * time.Second, Period: time.Second / 128,
+				Processes: []*profile.Process{{PID: 1, Comm: "java", Service: "shop", Runtime: "hotspot",
+					Threads: []*profile.Thread{{TID: 1, Tree: tree}},
+					Events: []*profile.Events{{Kind: profile.Allocations, Rows: []profile.EventRow{
+						{EventLabels: profile.EventLabels{Class: "com.acme.Cart"}, Events: 1,
+							Values: [profile.MaxEventValues]float64{2, 640}}}}}}}}
 			main := symbol.Intern(symbol.Frame{Function: "com.acme.Main.run"})
 			tree.Add([]symbol.Symbol{symbol.Intern(symbol.Frame{Function: "com.acme.Shop.price"}), main},
 				uint64(200+i%7))
@@ -144,37 +150,6 @@ func TestComparePastErrors(t *testing.T) {
 		if code := run(t.Context(), strings.Fields(args), io.Discard, &stderr); code == 0 ||
 			!strings.Contains(stderr.String(), want) {
 			t.Errorf("%s: %d, %q, want %q", args, code, &stderr, want)
-		}
-	}
-}
-
-// What serve keeps by default, and as a unit, contains the same time yesterday of any time today.
-func TestHistoryKeepsYesterday(t *testing.T) {
-	ago, err := time.ParseDuration(defaultBaseline)
-	if err != nil {
-		t.Fatal(err)
-	}
-	commands := []string{"serve --history-dir=x"}
-	for _, unit := range []string{"vmprof-agent.service", "window-exec.conf"} {
-		text, err := os.ReadFile(filepath.Join("..", "..", "contrib", "systemd", unit))
-		if err != nil {
-			t.Fatal(err)
-		}
-		_, command, found := strings.Cut(string(text), "vmprof-agent serve ")
-		if !found {
-			t.Fatalf("%s has no serve", unit)
-		}
-		command, _, _ = strings.Cut(command, "\n")
-		command, _, _ = strings.Cut(command, " --window-exec") // which need not be installed
-		commands = append(commands, "serve "+command)
-	}
-	for _, command := range commands {
-		o, err := parseServe(strings.Fields(command)[1:], io.Discard)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if want := ago + 24*time.Hour; o.history.keep < want {
-			t.Errorf("%s keeps %v, want %v", command, o.history.keep, want)
 		}
 	}
 }

@@ -31,7 +31,7 @@ var shells = []string{"bash", "fish", "zsh"}
 // completion is the verb.
 func completion(_ context.Context, args []string, stdout, stderr io.Writer) error {
 	fs := newFlags("completion", completionUsage, stderr)
-	if err := parse(fs, args); err != nil {
+	if err := parseFlags(fs, completionUsage, args); err != nil {
 		return err
 	}
 	if fs.NArg() != 1 {

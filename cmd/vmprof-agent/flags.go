@@ -188,3 +188,15 @@ func nearest(name string, known []string) string {
 	}
 	return best
 }
+
+// didYouMean is the end of an error, or nothing. Names are those in memory and files of processes.
+func didYouMean(near []string) string {
+	if len(near) == 0 {
+		return ""
+	}
+	var names []string
+	for _, name := range near {
+		names = append(names, stored.Printable(name))
+	}
+	return "; did you mean " + strings.Join(names, ", ") + "?"
+}

@@ -2,11 +2,9 @@ package main
 
 import (
 	"bytes"
-	"io"
 	"regexp"
 	"strings"
 	"testing"
-	"time"
 )
 
 // helpOf is what a verb prints for a flag such as --help.
@@ -100,37 +98,6 @@ func TestHelpOfVerb(t *testing.T) {
 		if !strings.HasPrefix(stdout.String(), tt.stdout) || !strings.HasPrefix(stderr.String(), tt.stderr) {
 			t.Errorf("%s: %q and %q", tt.args, &stdout, &stderr)
 		}
-	}
-}
-
-func TestSeconds(t *testing.T) {
-	for _, tt := range []struct {
-		args             string
-		duration, window time.Duration
-	}{
-		{"", 30 * time.Second, 0},
-		{"-d 10", 10 * time.Second, 0},
-		{"-d10", 10 * time.Second, 0},
-		{"--duration=1.5", 1500 * time.Millisecond, 0},
-		{"-d 10s", 10 * time.Second, 0},
-		{"-d 5m", 5 * time.Minute, 0},
-		{"-d 60 --window 20", time.Minute, 20 * time.Second},
-		{"-d 1m --window=500ms", time.Minute, 500 * time.Millisecond},
-	} {
-		o, err := parseRecord(strings.Fields(tt.args), io.Discard)
-		if err != nil || o.duration != tt.duration || o.window != tt.window {
-			t.Errorf("record %s: %v, %v, %v", tt.args, o.duration, o.window, err)
-		}
-	}
-	for _, args := range []string{"-d NaN", "-d Inf", "-d 1e300", "-d -1", "-d 0", "-d 0s", "--window 0",
-		"--window=-1s", "-d long", "-d 10x"} {
-		if _, err := parseRecord(strings.Fields(args), io.Discard); err == nil || !isMisuse(err) {
-			t.Errorf("record %s: %v", args, err)
-		}
-	}
-	if _, err := parseRecord([]string{"-d", "long"}, io.Discard); err == nil ||
-		!strings.Contains(err.Error(), "such as 30s, 5m or 10 (seconds)") {
-		t.Errorf("the error says nothing of a remedy: %v", err)
 	}
 }
 

@@ -24,7 +24,7 @@ type historyFlags struct {
 func (h *historyFlags) add(fs *pflag.FlagSet) {
 	h.keep, h.size = history.DefaultKeep, history.DefaultMaxSize
 	fs.StringVar(&h.dir, "history-dir", "", "keep a history in `DIR`, for report --from")
-	fs.Var(seconds{&h.keep}, "history", "keep it for `TIME`")
+	fs.Var(newSeconds(&h.keep), "history", "keep it for `TIME`")
 	fs.Var(&h.size, "history-size", "keep at most `SIZE` of it")
 }
 

@@ -10,11 +10,12 @@ import (
 	"time"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/host/proc"
+	"github.com/vmprof-agent/vmprof-agent/tests/sleeper"
 	"github.com/vmprof-agent/vmprof-agent/tests/wait"
 )
 
 func TestIdleNotes(t *testing.T) {
-	guest := startSleeper(t)
+	guest := sleeper.Start(t)
 	pid := guest.Process.Pid
 	wait.For(t, wait.Long, "it sleeps", func() bool {
 		comm, _ := proc.DefaultRoot.Comm(pid)

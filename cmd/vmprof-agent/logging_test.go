@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"strings"
 	"testing"
 	"time"
@@ -77,13 +76,5 @@ func TestLogFormat(t *testing.T) {
 	if err := json.Unmarshal(b.Bytes(), &line); err != nil || line.Level != "WARN" || line.Msg != "cannot read" ||
 		line.PID != 7 || line.Time.IsZero() {
 		t.Errorf("%s: %+v, %v", &b, line, err)
-	}
-	for _, args := range []string{"record --log.format=xml", "serve --log.format=xml",
-		"audit -p 1 --method a.B.c --log.format=xml"} {
-		var stderr bytes.Buffer
-		if code := run(t.Context(), strings.Fields(args), io.Discard, &stderr); code != 2 ||
-			!strings.Contains(stderr.String(), "choose text or json") {
-			t.Errorf("%s: %d, %s", args, code, &stderr)
-		}
 	}
 }

@@ -4,8 +4,11 @@ import (
 	"bytes"
 	"encoding/json"
 	"io"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/doctor"
 	"github.com/vmprof-agent/vmprof-agent/version"
@@ -121,6 +124,70 @@ func TestHelpOfHelp(t *testing.T) {
 		var got strings.Builder
 		if err := help(t.Context(), []string{arg}, &got, io.Discard); err != nil || got.String() != want.String() {
 			t.Errorf("help %s: %v, %q", arg, err, got.String())
+		}
+	}
+}
+
+// Verbs that log refuse formats that they do not know.
+func TestLogFlag(t *testing.T) {
+	for _, args := range []string{"record --log.format=xml", "serve --log.format=xml",
+		"audit -p 1 --method a.B.c --log.format=xml"} {
+		var stderr bytes.Buffer
+		if code := run(t.Context(), strings.Fields(args), io.Discard, &stderr); code != 2 ||
+			!strings.Contains(stderr.String(), "choose text or json") {
+			t.Errorf("%s: %d, %s", args, code, &stderr)
+		}
+	}
+}
+
+// What serve keeps by default, and as a unit, contains the same time yesterday of any time today.
+func TestHistoryKeepsYesterday(t *testing.T) {
+	defined := map[string]*definition{}
+	for _, d := range definitions() {
+		defined[d.name] = d
+	}
+	ago, err := time.ParseDuration(defined["compare"].flags.Lookup("baseline").DefValue)
+	if err != nil {
+		t.Fatal(err)
+	}
+	commands := []string{"serve --history-dir=x"}
+	for _, unit := range []string{"vmprof-agent.service", "window-exec.conf"} {
+		text, err := os.ReadFile(filepath.Join("..", "..", "contrib", "systemd", unit))
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, command, found := strings.Cut(string(text), "vmprof-agent serve ")
+		if !found {
+			t.Fatalf("%s has no serve", unit)
+		}
+		command, _, _ = strings.Cut(command, "\n")
+		command, _, _ = strings.Cut(command, " --window-exec") // which need not be installed
+		commands = append(commands, "serve "+command)
+	}
+	for _, command := range commands {
+		flags := defined["serve"].flags
+		if err := flags.Parse(strings.Fields(command)[1:]); err != nil {
+			t.Fatal(err)
+		}
+		kept, err := time.ParseDuration(flags.Lookup("history").Value.String())
+		if want := ago + 24*time.Hour; err != nil || kept < want {
+			t.Errorf("%s keeps %v (%v), want %v", command, kept, err, want)
+		}
+	}
+}
+
+// A word that is empty, as from a shell variable that is not set, never stands for the whole
+// machine.
+func TestTargetsEmpty(t *testing.T) {
+	for _, args := range [][]string{
+		{"record", "-p", ""}, {"record", "-p", " "}, {"record", "-p", "shop,"}, {"record", "--pid="},
+		{"serve", "-p", ""}, {"probes", "-p", ""},
+		{"audit", "--method", "a.B.c", "-p", ""}, {"audit", "--method", "a.B.c", "-p", "7", "-p", ""},
+	} {
+		var stdout, stderr bytes.Buffer
+		if code := run(t.Context(), args, &stdout, &stderr); code != 2 ||
+			!strings.Contains(stderr.String(), "-p, --pid") {
+			t.Errorf("%q: exit code %d, %q", args, code, &stderr)
 		}
 	}
 }

@@ -6,11 +6,9 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
-	"strings"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/collect/timing/hotspot"
 	"github.com/vmprof-agent/vmprof-agent/agent/host/proc"
-	"github.com/vmprof-agent/vmprof-agent/agent/model/stored"
 )
 
 // jvms are those of the processes that run a JVM.
@@ -53,16 +51,4 @@ func checkKnown(
 		return missing[0]
 	}
 	return nil
-}
-
-// didYouMean is the end of an error, or nothing. Names are those in memory and files of processes.
-func didYouMean(near []string) string {
-	if len(near) == 0 {
-		return ""
-	}
-	var names []string
-	for _, name := range near {
-		names = append(names, stored.Printable(name))
-	}
-	return "; did you mean " + strings.Join(names, ", ") + "?"
 }

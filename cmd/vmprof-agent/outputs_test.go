@@ -27,17 +27,6 @@ func TestStdoutHasOneKind(t *testing.T) {
 	}
 }
 
-// The hints of advise go to a file: stdout has the text about them, and no file is named -.
-func TestAdviseNotToStdout(t *testing.T) {
-	t.Chdir(t.TempDir())
-	for _, name := range adviserNames() {
-		err := advise(t.Context(), []string{"--for=" + name, "-o", "-", "calls.pb.gz"}, io.Discard, io.Discard)
-		if err == nil || !strings.HasPrefix(err.Error(), "-o needs a file") {
-			t.Errorf("%s: %v", name, err)
-		}
-	}
-}
-
 // A file that cannot be written costs neither the summary nor the other files.
 func TestSummaryWithoutFiles(t *testing.T) {
 	gone, dir := filepath.Join(t.TempDir(), "gone"), t.TempDir()

@@ -21,9 +21,6 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/view/sink"
 )
 
-// defaultHistoryDir is where contrib/systemd/vmprof-agent.service keeps the history.
-const defaultHistoryDir = "/var/lib/vmprof-agent/history"
-
 // pastFlags are the flags of report for the history.
 type pastFlags struct {
 	from, to, dir, service string

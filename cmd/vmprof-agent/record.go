@@ -80,11 +80,11 @@ func parseRecord(args []string, stderr io.Writer) (*recordOptions, error) {
 	var o recordOptions
 	fs := newFlags("record", recordUsage, stderr)
 	o.targets.add(fs, "profile process `PID` (or name, pattern) and new children")
-	fs.VarP(seconds{&o.duration}, "duration", "d", "stop after `TIME`: 10, 5m (default 30s, or COMMAND's end)")
+	fs.VarP(newSeconds(&o.duration), "duration", "d", "stop after `TIME`: 10, 5m (default 30s, or COMMAND's end)")
 	o.add(fs)
 	fs.StringArrayVarP(&o.output, "output", "o", nil, "write `FILE`s; - for stdout (default "+defaultOutput+")")
 	o.clock.add(fs)
-	fs.Var(seconds{&o.window}, "window", "keep consecutive windows of `TIME` apart, for compare")
+	fs.Var(newSeconds(&o.window), "window", "keep consecutive windows of `TIME` apart, for compare")
 	o.against.add(fs)
 	o.count.add(fs)
 	o.slow.add(fs)

@@ -234,3 +234,27 @@ func TestServeHelp(t *testing.T) {
 		}
 	}
 }
+
+// What cannot have slow calls is refused.
+func TestSlowFlag(t *testing.T) {
+	for args, want := range map[string]string{
+		"-e wall --slow=a.B.c -p 1":             "",
+		"-e wall --slow=a.B.c -p 1 --budget=5%": "",
+		"-e wall --slow=a.B.c":                  "--slow needs the JVMs",
+		"-e cpu --slow=a.B.c -p 1":              "--slow needs -e wall",
+		"-e wall,calls --slow=a.B.c -p 1":       "remove -e calls",
+		"-e wall --slow=a -p 1":                 "want class.method",
+	} {
+		_, err := parseServe(strings.Fields(args), io.Discard)
+		if (err == nil) != (want == "") || err != nil && (!strings.Contains(err.Error(), want) || !isMisuse(err)) {
+			t.Errorf("serve %s: %v, want %q", args, err, want)
+		}
+	}
+}
+
+// Flags that can have no effect together are an error.
+func TestFlagsTogether(t *testing.T) {
+	if _, err := parseServe([]string{"-e", "cpu,calls", "--engine=hotspot", "--stride=7"}, io.Discard); err == nil {
+		t.Error("serve takes --engine=hotspot with --stride")
+	}
+}

@@ -62,7 +62,7 @@ func parseTop(args []string, stderr io.Writer) (*topOptions, error) {
 	fs := newFlags("top", topUsage, stderr)
 	o.targets.add(fs, "show process `PID` (or name, pattern) and new children")
 	o.interval = 2 * time.Second
-	fs.VarP(seconds{&o.interval}, "interval", "i", "refresh every `TIME`")
+	fs.VarP(newSeconds(&o.interval), "interval", "i", "refresh every `TIME`")
 	o.clock.add(fs)
 	fs.StringVar(&o.budget, "budget", "1%", "limit recorded events to CPU `SHARE`")
 	if err := parseFlags(fs, topUsage, args); err != nil {
@@ -133,7 +133,7 @@ func (o *topOptions) options(log io.Writer) agent.Options {
 }
 
 // topLogger logs warnings.
-func topLogger(w io.Writer) *slog.Logger { return (&logFlags{format: "text"}).logger(w) }
+func topLogger(w io.Writer) *slog.Logger { return new(logFlags).logger(w) }
 
 // A topWindow is a closed window of CPU time, or of one kind of events.
 type topWindow struct {

@@ -20,8 +20,8 @@ func (c *processesChosen) Choose(pid int) error {
 	return nil
 }
 
-// sleeper starts a process of that name, which ends when its input does.
-func sleeper(t *testing.T, name string) *exec.Cmd {
+// waiting starts a process of that name, which ends when its input does.
+func waiting(t *testing.T, name string) *exec.Cmd {
 	t.Helper()
 	// The name is that of the file. The shell has another one until it executes it.
 	cat, err := exec.LookPath("cat")
@@ -64,7 +64,7 @@ func TestFollower(t *testing.T) {
 		}
 		return news
 	}
-	first := sleeper(t, name)
+	first := waiting(t, name)
 	f, err := newFollower(targets{[]string{name}}, proc.DefaultRoot)
 	if err != nil {
 		t.Fatal(err)
@@ -79,7 +79,7 @@ func TestFollower(t *testing.T) {
 	if news := look(f); news != "" {
 		t.Errorf("nothing happened: %q", news)
 	}
-	second := sleeper(t, name)
+	second := waiting(t, name)
 	leave, err := f.join(&two)
 	if err != nil {
 		t.Fatal(err)
@@ -106,7 +106,7 @@ func TestFollower(t *testing.T) {
 	if news := look(f); news != "" {
 		t.Errorf("it is said again: %q", news)
 	}
-	third := sleeper(t, name)
+	third := waiting(t, name)
 	if news := look(f); news == "" || !slices.Contains(one.pids, third.Process.Pid) ||
 		slices.Contains(two.pids, third.Process.Pid) {
 		t.Errorf("a third one started: %q, processesChosen are %v and %v", news, one.pids, two.pids)

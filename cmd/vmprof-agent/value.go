@@ -7,10 +7,15 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/spf13/pflag"
 )
 
 // A seconds is a flag for a duration. A number without a unit is seconds.
 type seconds struct{ d *time.Duration }
+
+// newSeconds is a flag for d.
+func newSeconds(d *time.Duration) pflag.Value { return seconds{d} }
 
 func (s seconds) String() string {
 	if s.d == nil {
@@ -74,3 +79,6 @@ func (s *size) Set(text string) error {
 	*s = size(n * bytes)
 	return nil
 }
+
+// defaultHistoryDir is where contrib/systemd/vmprof-agent.service keeps the history.
+const defaultHistoryDir = "/var/lib/vmprof-agent/history"

@@ -14,11 +14,25 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/view/sink"
 	"github.com/vmprof-agent/vmprof-agent/elffile"
 	"github.com/vmprof-agent/vmprof-agent/tests/needs"
+	"github.com/vmprof-agent/vmprof-agent/tests/sleeper"
 )
+
+// specsOf parses specs with blanks between them.
+func specsOf(t *testing.T, text string) (specs []valueprobe.Spec) {
+	t.Helper()
+	for _, one := range strings.Fields(text) {
+		spec, err := valueprobe.Parse(one)
+		if err != nil {
+			t.Fatal(err)
+		}
+		specs = append(specs, spec)
+	}
+	return specs
+}
 
 // A misspelt probe fails before anything is recorded, with names that may be meant.
 func TestFindValues(t *testing.T) {
-	guest := startSleeper(t)
+	guest := sleeper.Start(t)
 	for _, test := range []struct{ probes, want string }{
 		{"libc.so.6:func:malloc=arg1", ""},
 		{"func:malloc=arg1", ""},
@@ -29,17 +43,10 @@ func TestFindValues(t *testing.T) {
 		{"libnothere.so:func:malloc", ""}, // which may be loaded later
 		{"libc.so.6:func:nothing_is_called_like_this", "nothing_is_called_like_this: not in /"},
 	} {
-		args := []string{"-e", "value", "-p", "1"}
-		for _, p := range strings.Fields(test.probes) {
-			args = append(args, "--probe", p)
-		}
-		o, err := parseRecord(args, new(strings.Builder))
-		if err != nil {
-			t.Fatal(err)
-		}
-		err = nil
+		specs := specsOf(t, test.probes)
+		var err error
 		for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); { // until the loader has mapped libc
-			if err = findValues(t.Context(), o.events.Values, []int{guest.Process.Pid}); (err == nil) == (test.want == "") {
+			if err = findValues(t.Context(), specs, []int{guest.Process.Pid}); (err == nil) == (test.want == "") {
 				break
 			}
 		}
@@ -85,21 +92,18 @@ func TestValueSearch(t *testing.T) {
 }
 
 func TestValuesMissed(t *testing.T) {
-	o, err := parseRecord(strings.Fields("-e value --probe func:mallok -p 1"), new(strings.Builder))
-	if err != nil {
-		t.Fatal(err)
-	}
-	startSleeper(t) // maps libc
+	specs := specsOf(t, "func:mallok")
+	sleeper.Start(t) // maps libc
 	p := &profile.Profile{Duration: time.Second, Processes: []*profile.Process{{PID: 1, Comm: "java"}}}
 	stored, err := sink.Pprof(p, sink.OfEvents(profile.Values))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := valuesMissed(t.Context(), o.events.Values, &profile.EventStats{Wanted: map[string]time.Duration{"value": time.Second}},
+	if err := valuesMissed(t.Context(), specs, &profile.EventStats{Wanted: map[string]time.Duration{"value": time.Second}},
 		stored); err != nil {
 		t.Error(err)
 	}
-	if err := valuesMissed(t.Context(), o.events.Values, &profile.EventStats{}, stored); err == nil ||
+	if err := valuesMissed(t.Context(), specs, &profile.EventStats{}, stored); err == nil ||
 		!strings.Contains(err.Error(), "no process that was recorded has func:mallok; did you mean func:malloc") {
 		t.Error(err)
 	}
@@ -107,7 +111,7 @@ func TestValuesMissed(t *testing.T) {
 	if stored, err = sink.Pprof(p, sink.OfEvents(profile.Values)); err != nil {
 		t.Fatal(err)
 	}
-	if err := valuesMissed(t.Context(), o.events.Values, &profile.EventStats{}, stored); err == nil ||
+	if err := valuesMissed(t.Context(), specs, &profile.EventStats{}, stored); err == nil ||
 		!strings.Contains(err.Error(), "are not recorded: because") {
 		t.Error(err)
 	}

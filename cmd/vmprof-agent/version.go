@@ -20,7 +20,7 @@ Flags:
 func printVersion(_ context.Context, args []string, stdout, stderr io.Writer) error {
 	fs := newFlags("version", versionUsage, stderr)
 	asJSON := fs.Bool("json", false, "print the version as JSON")
-	if err := parse(fs, args); err != nil {
+	if err := parseFlags(fs, versionUsage, args); err != nil {
 		return err
 	}
 	if fs.NArg() > 0 {

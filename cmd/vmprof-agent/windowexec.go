@@ -23,7 +23,7 @@ func (e *execFlags) add(fs *pflag.FlagSet) {
 	e.timeout, e.memory = program.DefaultTimeout, program.DefaultMemory
 	fs.StringVar(&e.path, "window-exec", "", "run `PROGRAM` on each window: docs/costs.md")
 	fs.StringVar(&e.user, "window-exec-user", "", "run it as `USER` (default: an unused one)")
-	fs.Var(seconds{&e.timeout}, "window-exec-timeout", "kill it after `T`")
+	fs.Var(newSeconds(&e.timeout), "window-exec-timeout", "kill it after `T`")
 	fs.Var(&e.memory, "window-exec-memory", "limit each process to `SIZE`")
 }
 

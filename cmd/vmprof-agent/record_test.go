@@ -4,11 +4,43 @@ import (
 	"io"
 	"strings"
 	"testing"
+	"time"
 )
+
+func TestSeconds(t *testing.T) {
+	for _, tt := range []struct {
+		args             string
+		duration, window time.Duration
+	}{
+		{"", 30 * time.Second, 0},
+		{"-d 10", 10 * time.Second, 0},
+		{"-d10", 10 * time.Second, 0},
+		{"--duration=1.5", 1500 * time.Millisecond, 0},
+		{"-d 10s", 10 * time.Second, 0},
+		{"-d 5m", 5 * time.Minute, 0},
+		{"-d 60 --window 20", time.Minute, 20 * time.Second},
+		{"-d 1m --window=500ms", time.Minute, 500 * time.Millisecond},
+	} {
+		o, err := parseRecord(strings.Fields(tt.args), io.Discard)
+		if err != nil || o.duration != tt.duration || o.window != tt.window {
+			t.Errorf("record %s: %v, %v, %v", tt.args, o.duration, o.window, err)
+		}
+	}
+	for _, args := range []string{"-d NaN", "-d Inf", "-d 1e300", "-d -1", "-d 0", "-d 0s", "--window 0",
+		"--window=-1s", "-d long", "-d 10x"} {
+		if _, err := parseRecord(strings.Fields(args), io.Discard); err == nil || !isMisuse(err) {
+			t.Errorf("record %s: %v", args, err)
+		}
+	}
+	if _, err := parseRecord([]string{"-d", "long"}, io.Discard); err == nil ||
+		!strings.Contains(err.Error(), "such as 30s, 5m or 10 (seconds)") {
+		t.Errorf("the error says nothing of a remedy: %v", err)
+	}
+}
 
 // Flags that can have no effect together are an error that names both; those that have one
 // somewhere are none.
-func TestFlagsTogether(t *testing.T) {
+func TestRecordFlagsTogether(t *testing.T) {
 	for _, test := range []struct {
 		args string
 		want []string // in the error; nil: there is none
@@ -53,7 +85,24 @@ func TestFlagsTogether(t *testing.T) {
 			}
 		}
 	}
-	if _, err := parseServe([]string{"-e", "cpu,calls", "--engine=hotspot", "--stride=7"}, io.Discard); err == nil {
-		t.Error("serve takes --engine=hotspot with --stride")
+}
+
+// What cannot have slow calls is refused.
+func TestRecordSlowFlag(t *testing.T) {
+	for args, want := range map[string]string{
+		"-e wall --slow=a.B.c -p 1":                               "",
+		"-e wall --slow=a.B.c -p 1 -o s.pb.gz -o s.html":          "",
+		"-e wall --slow=a.B.c":                                    "--slow needs the JVMs",
+		"-e offcpu --slow=a.B.c -p 1":                             "--slow needs -e wall",
+		"-e wall --slow=a.B.c -p 1 -d 10s --window=2s -o s.pb.gz": "",
+		"-e wall --slow=a.B.c --count=a.B.c -p 1":                 "--count",
+		"-e wall --slow=a.B.c -p 1 -o s.folded": "s.folded cannot keep slow calls: use an output " +
+			"that ends in .pb.gz or .html",
+		"-e wall --slow=a.B.c -p 1 -o s.pb.gz -o s.txt": "s.txt cannot keep slow calls",
+	} {
+		_, err := parseRecord(strings.Fields(args), io.Discard)
+		if (err == nil) != (want == "") || err != nil && (!strings.Contains(err.Error(), want) || !isMisuse(err)) {
+			t.Errorf("record %s: %v, want %q", args, err, want)
+		}
 	}
 }

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -12,50 +11,9 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/view/sink"
 )
 
-// What cannot have slow calls is refused.
-func TestSlowFlag(t *testing.T) {
-	for args, want := range map[string]string{
-		"-e wall --slow=a.B.c -p 1":                               "",
-		"-e wall --slow=a.B.c -p 1 -o s.pb.gz -o s.html":          "",
-		"-e wall --slow=a.B.c":                                    "--slow needs the JVMs",
-		"-e offcpu --slow=a.B.c -p 1":                             "--slow needs -e wall",
-		"-e wall --slow=a.B.c -p 1 -d 10s --window=2s -o s.pb.gz": "",
-		"-e wall --slow=a.B.c --count=a.B.c -p 1":                 "--count",
-		"-e wall --slow=a.B.c -p 1 -o s.folded": "s.folded cannot keep slow calls: use an output " +
-			"that ends in .pb.gz or .html",
-		"-e wall --slow=a.B.c -p 1 -o s.pb.gz -o s.txt": "s.txt cannot keep slow calls",
-	} {
-		checkSlowFlag(t, "record "+args, want, func() error {
-			_, err := parseRecord(strings.Fields(args), io.Discard)
-			return err
-		})
-	}
-	for args, want := range map[string]string{
-		"-e wall --slow=a.B.c -p 1":             "",
-		"-e wall --slow=a.B.c -p 1 --budget=5%": "",
-		"-e wall --slow=a.B.c":                  "--slow needs the JVMs",
-		"-e cpu --slow=a.B.c -p 1":              "--slow needs -e wall",
-		"-e wall,calls --slow=a.B.c -p 1":       "remove -e calls",
-		"-e wall --slow=a -p 1":                 "want class.method",
-	} {
-		checkSlowFlag(t, "serve "+args, want, func() error {
-			_, err := parseServe(strings.Fields(args), io.Discard)
-			return err
-		})
-	}
-}
-
-func checkSlowFlag(t *testing.T, args, want string, parse func() error) {
-	t.Helper()
-	err := parse()
-	if (err == nil) != (want == "") || err != nil && (!strings.Contains(err.Error(), want) || !isMisuse(err)) {
-		t.Errorf("%s: %v, want %q", args, err, want)
-	}
-}
-
 // report reads what serve records now, of the kind that the view needs.
 func TestReportURL(t *testing.T) {
-	p := window()
+	p := &profile.Profile{Duration: time.Second, Processes: []*profile.Process{{PID: 1, Comm: "java"}}}
 	p.Followed = "com.acme.Api.handle"
 	p.Processes[0].Slow = []profile.SlowCall{{TID: 7, Thread: "http-1", Start: p.Start, Length: time.Second,
 		Parts: []profile.SlowPart{{State: "blocked", Cause: "socket", Time: 1e9}}}}
