@@ -15,6 +15,10 @@ import (
 
 const module = "github.com/vmprof-agent/vmprof-agent"
 
+// profiling is what verbs import that have an agent.
+const profiling = "agent agent/collect/... agent/host/... agent/model/... agent/probe/... agent/view/... " +
+	"cmd/vmprof-agent/cli cmd/vmprof-agent/sampling cmd/vmprof-agent/self cmd/vmprof-agent/targets version"
+
 // wings lists what each package may import of this module, from the bottom up. A name that ends in
 // /... stands for all packages below it, and packages of one wing may import each other. Packages
 // below tests may import everything.
@@ -44,7 +48,26 @@ var wings = []struct{ packages, imports string }{
 	{"agent/doctor", "agent/guest agent/guest/... agent/host/... agent/model/... agent/probe/... bpf symbolize " +
 		"symbolize/symbol"},
 	{"agent", "agent/collect/... agent/guest agent/guest/... agent/host/... agent/model/... agent/probe/... bpf"},
-	{"cmd/...", "agent agent/... elffile version vmruntime"},
+
+	// The command: what its verbs share, then the verbs.
+	{"cmd/vmprof-agent/cli", "agent/model/..."},
+	{"cmd/vmprof-agent/self", "agent agent/host/... agent/view/sink"},
+	{"cmd/vmprof-agent/targets", "agent/collect/... agent/host/... agent/model/... cmd/vmprof-agent/cli"},
+	{"cmd/vmprof-agent/sampling",
+		"agent agent/collect/... agent/host/... agent/model/... agent/probe/... agent/view/sink cmd/vmprof-agent/cli " +
+			"cmd/vmprof-agent/targets"},
+	{"cmd/vmprof-agent/advise", "agent/host/... agent/view/... cmd/vmprof-agent/cli"},
+	{"cmd/vmprof-agent/doctor", "agent agent/... cmd/vmprof-agent/cli elffile vmruntime"},
+	{"cmd/vmprof-agent/probes", "agent/host/... agent/model/... agent/probe/... cmd/vmprof-agent/cli elffile"},
+	{"cmd/vmprof-agent/audit",
+		"agent/collect/... agent/host/... agent/model/... agent/probe/... agent/view/audit cmd/vmprof-agent/cli " +
+			"cmd/vmprof-agent/self cmd/vmprof-agent/targets"},
+	{"cmd/vmprof-agent/recordings", "agent/model/... agent/view/... cmd/vmprof-agent/cli cmd/vmprof-agent/sampling"},
+	// no verb imports one that profiles
+	{"cmd/vmprof-agent/record", profiling + " cmd/vmprof-agent/probes cmd/vmprof-agent/recordings"},
+	{"cmd/vmprof-agent/serve", profiling + " cmd/vmprof-agent/probes"},
+	{"cmd/vmprof-agent/top", profiling + " cmd/vmprof-agent/recordings"},
+	{"cmd/vmprof-agent", "agent/collect/... agent/view/... cmd/vmprof-agent/... version"},
 }
 
 // Imports point one way: from a package to what stands above it in wings.
@@ -85,7 +108,7 @@ func TestImports(t *testing.T) {
 	}
 }
 
-// The architecture has a row for each package of the agent.
+// The architecture has a row for each package of the agent and the command.
 func TestArchitecture(t *testing.T) {
 	text, err := os.ReadFile("docs/architecture.md")
 	if err != nil {
@@ -93,12 +116,12 @@ func TestArchitecture(t *testing.T) {
 	}
 	_, table, _ := strings.Cut(string(text), "| **ground** |")
 	table, _, _ = strings.Cut(table, "\n\n")
-	out, err := exec.CommandContext(t.Context(), "go", "list", "./agent/...").Output()
+	out, err := exec.CommandContext(t.Context(), "go", "list", "./agent/...", "./cmd/...").Output()
 	if err != nil {
 		t.Fatalf("go list: %v", err)
 	}
 	for _, name := range strings.Fields(string(out)) {
-		room := strings.TrimPrefix(name, module+"/agent/")
+		room := strings.TrimPrefix(strings.TrimPrefix(name, module+"/"), "agent/")
 		if strings.HasSuffix(room, "test") {
 			continue // what tests of other packages use
 		}

@@ -12,6 +12,10 @@ import (
 
 	"github.com/vmprof-agent/vmprof-agent/agent/collect/calls"
 	"github.com/vmprof-agent/vmprof-agent/agent/collect/engines"
+	"github.com/vmprof-agent/vmprof-agent/cmd/vmprof-agent/advise"
+	"github.com/vmprof-agent/vmprof-agent/cmd/vmprof-agent/cli"
+	"github.com/vmprof-agent/vmprof-agent/cmd/vmprof-agent/recordings"
+	"github.com/vmprof-agent/vmprof-agent/cmd/vmprof-agent/sampling"
 )
 
 const completionUsage = `Usage: vmprof-agent completion SHELL
@@ -30,12 +34,12 @@ var shells = []string{"bash", "fish", "zsh"}
 
 // completion is the verb.
 func completion(_ context.Context, args []string, stdout, stderr io.Writer) error {
-	fs := newFlags("completion", completionUsage, stderr)
-	if err := parseFlags(fs, completionUsage, args); err != nil {
+	fs := cli.NewFlags("completion", completionUsage, stderr)
+	if err := cli.Parse(fs, completionUsage, args); err != nil {
 		return err
 	}
 	if fs.NArg() != 1 {
-		return misuse("name one shell: bash, zsh or fish")
+		return cli.Misuse("name one shell: bash, zsh or fish")
 	}
 	switch fs.Arg(0) {
 	case "bash":
@@ -45,7 +49,7 @@ func completion(_ context.Context, args []string, stdout, stderr io.Writer) erro
 	case "zsh":
 		return zshCompletion(stdout, definitions())
 	}
-	return misuse(fmt.Sprintf("unknown shell %q: choose bash, zsh or fish", fs.Arg(0)))
+	return cli.Misuse(fmt.Sprintf("unknown shell %q: choose bash, zsh or fish", fs.Arg(0)))
 }
 
 // A valueKind is what a flag's value is.
@@ -66,9 +70,9 @@ func valueOf(verb string, f *pflag.Flag) (valueKind, []string) {
 	case "pid":
 		return processID, nil
 	case "event":
-		return listOfThem, eventNames()
+		return listOfThem, sampling.Names()
 	case "view":
-		return oneOf, slices.Sorted(maps.Keys(reportViews))
+		return oneOf, slices.Sorted(maps.Keys(recordings.Views))
 	case "engine":
 		if verb == "compare" {
 			return anyValue, nil
@@ -85,7 +89,7 @@ func valueOf(verb string, f *pflag.Flag) (valueKind, []string) {
 	case "by":
 		return oneOf, []string{"method", "edge", "context", "class", "total", "service"}
 	case "for":
-		return oneOf, adviserNames()
+		return oneOf, advise.Names()
 	case "until":
 		return oneOf, []string{"decided"}
 	case "log.format":
@@ -110,7 +114,7 @@ func argumentsOf(verb string) []string {
 	case "help":
 		var names []string
 		for _, d := range definitions() {
-			names = append(names, d.name)
+			names = append(names, d.Name)
 		}
 		return names
 	}
@@ -118,17 +122,17 @@ func argumentsOf(verb string) []string {
 }
 
 // flagsShown are the flags of a verb in the order of its help, and help itself.
-func flagsShown(d *definition) (list []*pflag.Flag) {
+func flagsShown(d *cli.Definition) (list []*pflag.Flag) {
 	shown := func(f *pflag.Flag) {
 		if !f.Hidden {
 			list = append(list, f)
 		}
 	}
-	d.flags.VisitAll(shown)
+	d.Flags.VisitAll(shown)
 	var help pflag.FlagSet
 	help.BoolP("help", "h", false, "show the help")
-	if hasAdvanced(d.flags) {
-		help.Bool(helpAll, false, "show the help with the advanced flags")
+	if cli.HasAdvanced(d.Flags) {
+		help.Bool(cli.HelpAll, false, "show the help with the advanced flags")
 	}
 	help.VisitAll(shown)
 	return list
@@ -146,11 +150,11 @@ func spellings(f *pflag.Flag) []string {
 // listJVMs prints the pids of the JVMs that this user sees.
 const listJVMs = "pgrep -x java"
 
-func bashCompletion(w io.Writer, all []*definition) error {
+func bashCompletion(w io.Writer, all []*cli.Definition) error {
 	var b strings.Builder
 	var names []string
 	for _, d := range all {
-		names = append(names, d.name)
+		names = append(names, d.Name)
 	}
 	fmt.Fprintf(&b, `# bash completion of vmprof-agent, made by: vmprof-agent completion bash
 _vmprof_agent() {
@@ -178,13 +182,13 @@ _vmprof_agent() {
 `, strings.Join(append(slices.Clone(names), "help"), " "))
 	for _, d := range all {
 		for _, f := range flagsShown(d) {
-			kind, words := valueOf(d.name, f)
+			kind, words := valueOf(d.Name, f)
 			if kind == noValue {
 				continue
 			}
 			var patterns []string
 			for _, s := range spellings(f) {
-				patterns = append(patterns, fmt.Sprintf("%q", d.name+" "+s))
+				patterns = append(patterns, fmt.Sprintf("%q", d.Name+" "+s))
 			}
 			fmt.Fprintf(&b, "\t%s) ", strings.Join(patterns, "|"))
 			switch kind {
@@ -209,7 +213,7 @@ _vmprof_agent() {
 		for _, f := range flagsShown(d) {
 			words = append(words, spellings(f)...)
 		}
-		fmt.Fprintf(&b, "\t\t%s) COMPREPLY=($(compgen -W %q -- \"$cur\")) ;;\n", d.name, strings.Join(words, " "))
+		fmt.Fprintf(&b, "\t\t%s) COMPREPLY=($(compgen -W %q -- \"$cur\")) ;;\n", d.Name, strings.Join(words, " "))
 	}
 	b.WriteString("\t\tesac\n\t\treturn\n\tfi\n\tcase $verb in\n")
 	for _, name := range append(names, "help") {
@@ -228,20 +232,20 @@ func zshText(text string) string {
 	return strings.NewReplacer("'", `'\''`, "[", `\[`, "]", `\]`, ":", `\:`).Replace(text)
 }
 
-func zshCompletion(w io.Writer, all []*definition) error {
+func zshCompletion(w io.Writer, all []*cli.Definition) error {
 	var b strings.Builder
 	b.WriteString("#compdef vmprof-agent\n# zsh completion of vmprof-agent, made by: vmprof-agent completion " +
 		"zsh\n_vmprof_agent_jvms() { compadd \"$@\" -- ${(f)\"$(" + listJVMs +
 		" 2>/dev/null)\"} }\n_vmprof-agent() {\n\tlocal -a verbs\n\tverbs=(\n")
 	for _, d := range all {
-		fmt.Fprintf(&b, "\t\t'%s:%s'\n", d.name, zshText(d.summary))
+		fmt.Fprintf(&b, "\t\t'%s:%s'\n", d.Name, zshText(d.Summary))
 	}
 	b.WriteString("\t\t'help:show the help of a command'\n\t)\n\tif (( CURRENT == 2 )); then\n\t\t_describe command " +
 		"verbs\n\t\treturn\n\tfi\n\tshift words\n\t(( CURRENT-- ))\n\tcase $words[1] in\n")
 	for _, d := range all {
-		fmt.Fprintf(&b, "\t%s)\n\t\t_arguments -s", d.name)
+		fmt.Fprintf(&b, "\t%s)\n\t\t_arguments -s", d.Name)
 		for _, f := range flagsShown(d) {
-			kind, words := valueOf(d.name, f)
+			kind, words := valueOf(d.Name, f)
 			operand, text := pflag.UnquoteUsage(f)
 			action := ""
 			switch kind {
@@ -268,12 +272,12 @@ func zshCompletion(w io.Writer, all []*definition) error {
 				fmt.Fprintf(&b, " \\\n\t\t\t'*%s%s[%s]%s'", s, sign, zshText(text), action)
 			}
 		}
-		switch words := argumentsOf(d.name); {
+		switch words := argumentsOf(d.Name); {
 		case words != nil:
 			fmt.Fprintf(&b, " \\\n\t\t\t'1: :(%s)'", strings.Join(words, " "))
-		case d.name == "record":
+		case d.Name == "record":
 			b.WriteString(" \\\n\t\t\t'*::command:_normal'")
-		case d.name == "report" || d.name == "compare":
+		case d.Name == "report" || d.Name == "compare":
 			b.WriteString(" \\\n\t\t\t'*:file:_files'")
 		}
 		b.WriteString("\n\t\t;;\n")
@@ -290,18 +294,18 @@ func fishText(text string) string {
 	return "'" + strings.NewReplacer(`\`, `\\`, "'", `\'`).Replace(text) + "'"
 }
 
-func fishCompletion(w io.Writer, all []*definition) error {
+func fishCompletion(w io.Writer, all []*cli.Definition) error {
 	var b strings.Builder
 	b.WriteString("# fish completion of vmprof-agent, made by: vmprof-agent completion fish\ncomplete -c " +
 		"vmprof-agent -f\n")
 	for _, d := range all {
-		fmt.Fprintf(&b, "complete -c vmprof-agent -n __fish_use_subcommand -a %s -d %s\n", d.name, fishText(d.summary))
+		fmt.Fprintf(&b, "complete -c vmprof-agent -n __fish_use_subcommand -a %s -d %s\n", d.Name, fishText(d.Summary))
 	}
 	b.WriteString("complete -c vmprof-agent -n __fish_use_subcommand -a help -d 'show the help of a command'\n")
 	for _, d := range all {
-		in := fmt.Sprintf("complete -c vmprof-agent -n '__fish_seen_subcommand_from %s'", d.name)
+		in := fmt.Sprintf("complete -c vmprof-agent -n '__fish_seen_subcommand_from %s'", d.Name)
 		for _, f := range flagsShown(d) {
-			kind, words := valueOf(d.name, f)
+			kind, words := valueOf(d.Name, f)
 			_, text := pflag.UnquoteUsage(f)
 			line := in
 			if f.Shorthand != "" {
@@ -322,10 +326,10 @@ func fishCompletion(w io.Writer, all []*definition) error {
 			}
 			fmt.Fprintf(&b, "%s -d %s\n", line, fishText(text))
 		}
-		switch words := argumentsOf(d.name); {
+		switch words := argumentsOf(d.Name); {
 		case words != nil:
 			fmt.Fprintf(&b, "%s -a %s\n", in, fishText(strings.Join(words, " ")))
-		case d.name == "record" || d.name == "report" || d.name == "compare":
+		case d.Name == "record" || d.Name == "report" || d.Name == "compare":
 			fmt.Fprintf(&b, "%s -F\n", in)
 		}
 	}

@@ -9,6 +9,10 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/vmprof-agent/vmprof-agent/cmd/vmprof-agent/cli"
+	"github.com/vmprof-agent/vmprof-agent/cmd/vmprof-agent/record"
+	"github.com/vmprof-agent/vmprof-agent/cmd/vmprof-agent/recordings"
 )
 
 // completionOf is the script for a shell.
@@ -50,7 +54,7 @@ func TestBashCompletion(t *testing.T) {
 		{[]string{"record", "-e", "cpu,lo"}, "cpu,lock"},
 		{[]string{"report", "--view", "tre"}, "tree"},
 		{[]string{"report", "--view", "=", "tre"}, "tree"},
-		{[]string{"report", "--view", "="}, strings.Join(slices.Sorted(maps.Keys(reportViews)), " ")},
+		{[]string{"report", "--view", "="}, strings.Join(slices.Sorted(maps.Keys(recordings.Views)), " ")},
 		{[]string{"report", "ou"}, "out.pb.gz"},
 		{[]string{"report", "--view", "tree", "ou"}, "out.pb.gz"},
 		{[]string{"compare", "--by", "cl"}, "class"},
@@ -80,16 +84,16 @@ func TestCompletions(t *testing.T) {
 	for _, shell := range shells {
 		script := completionOf(t, shell)
 		for _, d := range definitions() {
-			if !strings.Contains(script, d.name) {
-				t.Errorf("%s: no %s", shell, d.name)
+			if !strings.Contains(script, d.Name) {
+				t.Errorf("%s: no %s", shell, d.Name)
 			}
 			for _, f := range flagsShown(d) {
 				if name := f.Name; !strings.Contains(script, "--"+name) && !strings.Contains(script, "-l "+name+" ") {
-					t.Errorf("%s: %s has no --%s", shell, d.name, name)
+					t.Errorf("%s: %s has no --%s", shell, d.Name, name)
 				}
 			}
 		}
-		for _, not := range []string{gateVerb, "--listen ", "'*--listen"} {
+		for _, not := range []string{record.GateVerb, "--listen ", "'*--listen"} {
 			if strings.Contains(script, not) {
 				t.Errorf("%s: has %q", shell, not)
 			}
@@ -108,13 +112,13 @@ func TestCompletions(t *testing.T) {
 func TestCompletedValues(t *testing.T) {
 	for _, d := range definitions() {
 		for _, f := range flagsShown(d) {
-			kind, words := valueOf(d.name, f)
+			kind, words := valueOf(d.Name, f)
 			if kind != oneOf {
 				continue
 			}
 			for _, word := range words {
-				args := []string{d.name, "--" + f.Name + "=" + word}
-				switch d.name {
+				args := []string{d.Name, "--" + f.Name + "=" + word}
+				switch d.Name {
 				case "report":
 					args = append(args, "/nowhere.pb.gz")
 				case "compare":
@@ -145,13 +149,13 @@ func TestManPage(t *testing.T) {
 	}
 	page := stdout.String()
 	for _, d := range definitions() {
-		if !strings.Contains(page, "\n.SH "+strings.ToUpper(d.name)+"\n") {
-			t.Errorf("no section on %s", d.name)
+		if !strings.Contains(page, "\n.SH "+strings.ToUpper(d.Name)+"\n") {
+			t.Errorf("no section on %s", d.Name)
 		}
-		for _, group := range append([]string{""}, groups...) {
-			for _, f := range flagsOf(d.flags, group) {
+		for _, group := range append([]string{""}, cli.Groups...) {
+			for _, f := range cli.FlagsOf(d.Flags, group) {
 				if !strings.Contains(page, strings.ReplaceAll("--"+f.Name, "-", `\-`)) {
-					t.Errorf("%s: no --%s", d.name, f.Name)
+					t.Errorf("%s: no --%s", d.Name, f.Name)
 				}
 			}
 		}

@@ -59,19 +59,19 @@ func TestRecordHelp(t *testing.T) {
 // Each flag has one line, and no line is longer than a terminal is wide.
 func TestHelpWidth(t *testing.T) {
 	for _, v := range verbs() {
-		if v.summary == "" || v.name == "help" {
+		if v.Summary == "" || v.Name == "help" {
 			continue
 		}
 		for _, h := range []struct {
 			flag  string
 			width int
 		}{{"--help", 80}, {"--help-all", 100}} {
-			if h.flag == "--help-all" && !strings.Contains(helpOf(t, v.name, "--help"), h.flag) {
+			if h.flag == "--help-all" && !strings.Contains(helpOf(t, v.Name, "--help"), h.flag) {
 				continue
 			}
-			for line := range strings.Lines(helpOf(t, v.name, h.flag)) {
+			for line := range strings.Lines(helpOf(t, v.Name, h.flag)) {
 				if n := len([]rune(line)) - 1; n > h.width {
-					t.Errorf("%s %s: %d columns: %s", v.name, h.flag, n, line)
+					t.Errorf("%s %s: %d columns: %s", v.Name, h.flag, n, line)
 				}
 			}
 		}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/doctor"
+	"github.com/vmprof-agent/vmprof-agent/cmd/vmprof-agent/cli"
 	"github.com/vmprof-agent/vmprof-agent/version"
 )
 
@@ -68,9 +69,9 @@ func TestHelpNamesEveryVerb(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, v := range verbs() {
-		shown := strings.Contains(stdout.String(), "\n  "+v.name+" ")
-		if shown != (v.summary != "") {
-			t.Errorf("%s: shown = %v", v.name, shown)
+		shown := strings.Contains(stdout.String(), "\n  "+v.Name+" ")
+		if shown != (v.Summary != "") {
+			t.Errorf("%s: shown = %v", v.Name, shown)
 		}
 	}
 	for line := range strings.Lines(stdout.String()) {
@@ -142,11 +143,11 @@ func TestLogFlag(t *testing.T) {
 
 // What serve keeps by default, and as a unit, contains the same time yesterday of any time today.
 func TestHistoryKeepsYesterday(t *testing.T) {
-	defined := map[string]*definition{}
+	defined := map[string]*cli.Definition{}
 	for _, d := range definitions() {
-		defined[d.name] = d
+		defined[d.Name] = d
 	}
-	ago, err := time.ParseDuration(defined["compare"].flags.Lookup("baseline").DefValue)
+	ago, err := time.ParseDuration(defined["compare"].Flags.Lookup("baseline").DefValue)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -165,7 +166,7 @@ func TestHistoryKeepsYesterday(t *testing.T) {
 		commands = append(commands, "serve "+command)
 	}
 	for _, command := range commands {
-		flags := defined["serve"].flags
+		flags := defined["serve"].Flags
 		if err := flags.Parse(strings.Fields(command)[1:]); err != nil {
 			t.Fatal(err)
 		}

@@ -6,6 +6,7 @@ import (
 	"io"
 	"strings"
 
+	"github.com/vmprof-agent/vmprof-agent/cmd/vmprof-agent/cli"
 	"github.com/vmprof-agent/vmprof-agent/version"
 )
 
@@ -15,7 +16,7 @@ const manVerb = "man"
 // manPage prints the manual page vmprof-agent(1), made of what the verbs say of themselves.
 func manPage(_ context.Context, args []string, stdout, _ io.Writer) error {
 	if len(args) > 0 {
-		return misuse("unexpected argument " + args[0])
+		return cli.Misuse("unexpected argument " + args[0])
 	}
 	var b strings.Builder
 	fmt.Fprintf(&b, ".TH VMPROF-AGENT 1 \"\" \"vmprof-agent %s\" \"User Commands\"\n", roff(version.Get().Version))
@@ -23,25 +24,25 @@ func manPage(_ context.Context, args []string, stdout, _ io.Writer) error {
 		"SYNOPSIS\n")
 	all := definitions()
 	for _, d := range all {
-		for line := range strings.Lines(d.usage) {
+		for line := range strings.Lines(d.Usage) {
 			rest, ok := strings.CutPrefix(strings.TrimSpace(strings.TrimPrefix(line, "Usage:")), "vmprof-agent ")
 			if !ok {
 				break
 			}
-			fmt.Fprintf(&b, ".br\n\\fBvmprof\\-agent %s\\fR %s\n", roff(d.name),
-				roff(strings.TrimPrefix(strings.TrimPrefix(rest, d.name), " ")))
+			fmt.Fprintf(&b, ".br\n\\fBvmprof\\-agent %s\\fR %s\n", roff(d.Name),
+				roff(strings.TrimPrefix(strings.TrimPrefix(rest, d.Name), " ")))
 		}
 	}
 	b.WriteString(".SH COMMANDS\n")
 	for _, d := range all {
-		fmt.Fprintf(&b, ".TP\n\\fB%s\\fR\n%s\n", roff(d.name), roff(d.summary))
+		fmt.Fprintf(&b, ".TP\n\\fB%s\\fR\n%s\n", roff(d.Name), roff(d.Summary))
 	}
 	for _, d := range all {
-		fmt.Fprintf(&b, ".SH %s\n", roff(strings.ToUpper(d.name)))
-		_, text, _ := strings.Cut(d.usage, "\n\n")
+		fmt.Fprintf(&b, ".SH %s\n", roff(strings.ToUpper(d.Name)))
+		_, text, _ := strings.Cut(d.Usage, "\n\n")
 		fmt.Fprintf(&b, ".nf\n%s\n.fi\n", roff(strings.TrimSpace(strings.TrimSuffix(text, "Flags:\n"))))
-		for _, group := range append([]string{""}, groups...) {
-			flags := flagsOf(d.flags, group)
+		for _, group := range append([]string{""}, cli.Groups...) {
+			flags := cli.FlagsOf(d.Flags, group)
 			if len(flags) == 0 {
 				continue
 			}
@@ -50,7 +51,8 @@ func manPage(_ context.Context, args []string, stdout, _ io.Writer) error {
 			}
 			fmt.Fprintf(&b, ".SS %s\n", roff(group))
 			for _, f := range flags {
-				fmt.Fprintf(&b, ".TP\n\\fB%s\\fR\n%s\n", roff(strings.TrimSpace(flagName(f))), roff(flagText(f)))
+				fmt.Fprintf(&b, ".TP\n\\fB%s\\fR\n%s\n", roff(strings.TrimSpace(cli.FlagName(f))),
+					roff(cli.FlagText(f)))
 			}
 		}
 	}

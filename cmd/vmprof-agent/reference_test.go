@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/vmprof-agent/vmprof-agent/cmd/vmprof-agent/cli"
 )
 
 var update = flag.Bool("update", false, "rewrite docs/reference/flags.md")
@@ -22,14 +24,14 @@ This page contains the complete help of each command, as ` + "`vmprof-agent reco
 advanced flags. A duration without a unit is in seconds.
 `)
 	for _, v := range verbs() {
-		if v.summary == "" || v.name == "help" {
+		if v.Summary == "" || v.Name == "help" {
 			continue
 		}
-		text := helpOf(t, v.name, "--help")
-		if strings.Contains(text, "--"+helpAll) {
-			text = helpOf(t, v.name, "--"+helpAll)
+		text := helpOf(t, v.Name, "--help")
+		if strings.Contains(text, "--"+cli.HelpAll) {
+			text = helpOf(t, v.Name, "--"+cli.HelpAll)
 		}
-		fmt.Fprintf(&b, "\n## %s\n\n```\n%s\n```\n", v.name, strings.TrimSpace(text))
+		fmt.Fprintf(&b, "\n## %s\n\n```\n%s\n```\n", v.Name, strings.TrimSpace(text))
 	}
 	path := filepath.Join("..", "..", "docs", "reference", "flags.md")
 	if *update {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 
+	"github.com/vmprof-agent/vmprof-agent/cmd/vmprof-agent/cli"
 	"github.com/vmprof-agent/vmprof-agent/version"
 )
 
@@ -18,13 +19,13 @@ Flags:
 
 // printVersion is the verb.
 func printVersion(_ context.Context, args []string, stdout, stderr io.Writer) error {
-	fs := newFlags("version", versionUsage, stderr)
+	fs := cli.NewFlags("version", versionUsage, stderr)
 	asJSON := fs.Bool("json", false, "print the version as JSON")
-	if err := parseFlags(fs, versionUsage, args); err != nil {
+	if err := cli.Parse(fs, versionUsage, args); err != nil {
 		return err
 	}
 	if fs.NArg() > 0 {
-		return misuse("unexpected argument " + fs.Arg(0))
+		return cli.Misuse("unexpected argument " + fs.Arg(0))
 	}
 	if *asJSON {
 		e := json.NewEncoder(stdout)

@@ -10,7 +10,7 @@ var historyRows = []Row{
 			"merged, and goes when it is too old.",
 		Elsewhere: []string{"agent/view/history.TestTornTails", "agent/view/history.TestDamagedNames",
 			"agent/view/history.TestDamagedMerge", "agent/view/httpd.TestPageOfPast",
-			"cmd/vmprof-agent.TestDamagedPast"},
+			"cmd/vmprof-agent/recordings.TestDamagedPast"},
 	},
 	{
 		Fault: "the history was written by another version of the agent",

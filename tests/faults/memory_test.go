@@ -32,7 +32,7 @@ var memoryRows = []Row{
 			"cgroup's limit.",
 		Elsewhere: []string{"agent/view/httpd.TestPagesAreSmall", "agent/view/httpd.TestWindowsAreSmall",
 			"agent/view/httpd.TestPagesBusy", "agent/view/httpd.TestPagesOfSlowReaders",
-			"cmd/vmprof-agent.TestCgroupLimit"}},
+			"cmd/vmprof-agent/self.TestCgroupLimit"}},
 }
 
 // A memoryGroup is a cgroup with a memory limit.

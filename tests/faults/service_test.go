@@ -47,7 +47,7 @@ var serviceRows = []Row{
 			"`/dev/shm`), in a directory of its own. What is " +
 			"printed names it, and the exit code is 1. If no place has room, the recording stays in memory until one " +
 			"has.",
-		Elsewhere: []string{"cmd/vmprof-agent.TestRecordingOnFullDisk", "cmd/vmprof-agent.TestRecordingInMemory"}},
+		Elsewhere: []string{"cmd/vmprof-agent/record.TestRecordingOnFullDisk", "cmd/vmprof-agent/record.TestRecordingInMemory"}},
 	{Fault: "an image without /tmp", Test: testWithoutTmp,
 		Holds: "`doctor` tries the call engines nevertheless, like `record`."},
 	{Fault: "JVMs start and end all the time",

@@ -1,0 +1,381 @@
+// Package sampling has the flags of record and serve that say what is sampled, and how: events,
+// calls, calling contexts, the slowest calls of a method, and the clock. Each group has methods
+// Add, which defines the flags, Check or Read, which reads them, and Apply, which has an agent do
+// what they say.
+package sampling
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/pflag"
+
+	"github.com/vmprof-agent/vmprof-agent/agent"
+	"github.com/vmprof-agent/vmprof-agent/agent/collect/calls"
+	"github.com/vmprof-agent/vmprof-agent/agent/collect/engines"
+	"github.com/vmprof-agent/vmprof-agent/agent/collect/events"
+	"github.com/vmprof-agent/vmprof-agent/agent/model/profile"
+	"github.com/vmprof-agent/vmprof-agent/agent/probe/valueprobe"
+	"github.com/vmprof-agent/vmprof-agent/agent/view/sink"
+	"github.com/vmprof-agent/vmprof-agent/cmd/vmprof-agent/cli"
+)
+
+// callFlags are the flags of record and serve that say how calls are sampled.
+type callFlags struct {
+	options engines.Options
+	Exact   string
+}
+
+// add defines the flags.
+func (c *callFlags) add(fs *pflag.FlagSet) {
+	o := &c.options
+	fs.StringVar(&o.Engine, "engine", calls.Auto, "call `ENGINE`: auto, "+strings.Join(engines.Names(), ", "))
+	fs.IntVar(&o.Rate.Stride, "stride", 0, "sample every `N`th call of a burst (default from --budget)")
+	fs.IntVar(&o.Rate.Samples, "samples", 0, "take `N` samples in a burst (default from --budget)")
+	fs.BoolVar(&o.Logical, "logical", false, "include inlined calls, from HotSpot's counters")
+	fs.StringVar(&o.GuestSocket, "guest-socket", engines.DefaultGuestSocket, "socket `PATH` for VMs with vmprof.h")
+	cli.Advanced(fs, cli.GroupBursts, "engine", "stride", "samples", "logical", "guest-socket")
+}
+
+// AddExact defines the flag for counting every call, which no one wants always on.
+func (c *callFlags) AddExact(fs *pflag.FlagSet) {
+	fs.StringVar(&c.Exact, "exact", "", "count every call, `HOW`: contexts, edges, counters")
+	fs.Lookup("exact").NoOptDefVal = "contexts"
+	cli.Advanced(fs, cli.GroupExact, "exact")
+}
+
+// exacts are the values of --exact.
+var exacts = map[string]engines.Exact{"": engines.NotExact, "contexts": engines.ExactContexts,
+	"edges": engines.ExactEdges, "counters": engines.ExactCounters}
+
+// check reads what the flags say. With alone nothing but calls is recorded; without wanted no calls
+// are.
+func (c *callFlags) check(fs *pflag.FlagSet, wanted, alone bool) error {
+	if !wanted {
+		for _, name := range []string{"engine", "stride", "samples", "logical", "guest-socket"} {
+			if fs.Changed(name) {
+				return cli.Misuse("--" + name + " needs -e calls or -e cpu,calls")
+			}
+		}
+	}
+	o := &c.options
+	if o.Engine != calls.Auto && !slices.Contains(engines.Names(), o.Engine) {
+		return cli.Misuse(fmt.Sprintf("--engine %s: choose auto, or one of %s", o.Engine,
+			strings.Join(engines.Names(), ", ")))
+	}
+	if o.Rate.Stride < 0 || o.Rate.Stride > maxStride || o.Rate.Samples < 0 || o.Rate.Samples > maxSamples {
+		return cli.Misuse(fmt.Sprintf("--stride needs a number from 1 to %d, --samples one from 1 to %d", maxStride,
+			maxSamples))
+	}
+	exact, known := exacts[c.Exact]
+	switch {
+	case !known:
+		return cli.Misuse(fmt.Sprintf("--exact=%s: choose contexts, edges or counters", c.Exact))
+	case exact != engines.NotExact && !alone:
+		return cli.Misuse("--exact needs -e calls, without other events; --exact=contexts also takes -e calls,alloc " +
+			"--exact-alloc")
+	}
+	o.Exact = exact
+	if err := c.checkTogether(fs); err != nil {
+		return err
+	}
+	var err error
+	if f := fs.Lookup("frequency"); f.Changed {
+		o.Rate.Hz, err = fs.GetInt("frequency")
+	}
+	return err
+}
+
+// checkTogether refuses flags that can have no effect together with others. Where --engine=auto
+// leaves it open, the profile says which engines a flag does not apply to.
+func (c *callFlags) checkTogether(fs *pflag.FlagSet) error {
+	if c.options.Exact != engines.NotExact {
+		for _, name := range []string{"engine", "budget", "stride", "samples", "logical"} {
+			if fs.Changed(name) {
+				return cli.Misuse(fmt.Sprintf("--%s controls sampling, but --exact counts every call: remove one of "+
+					"them", name))
+			}
+		}
+	}
+	engine := c.options.Engine
+	traits := engines.TraitsOf(engine)
+	for _, r := range []struct {
+		flag string
+		off  bool // for that engine
+		why  string
+	}{
+		{"stride", traits.SelfGoverned, "which derives its watches from --budget"},
+		{"samples", traits.SelfGoverned, "which derives its watches from --budget"},
+		{"stride", traits.Stride == calls.EveryCall, "which traps on every call of a burst"},
+		{"logical", engine != calls.Auto && !traits.Inlined, "which does not observe inlined calls"},
+	} {
+		if r.off && fs.Changed(r.flag) {
+			return cli.Misuse(fmt.Sprintf("--%s does not apply to --engine=%s, %s: remove one of them", r.flag, engine,
+				r.why))
+		}
+	}
+	return nil
+}
+
+// Bounds of bursts: beyond the largest of the paper's Table 2.
+const (
+	maxStride  = 1 << 20
+	maxSamples = 1 << 17
+)
+
+// Contexts are the flags of record and serve that say how calling contexts are found.
+type Contexts struct {
+	mode   string
+	every  uint32
+	levels uint32
+	check  bool
+	leave  bool
+
+	context profile.ContextMode // once check has read it
+}
+
+// Add defines the flags.
+func (c *Contexts) Add(fs *pflag.FlagSet) {
+	fs.StringVar(&c.mode, "context", profile.ContextWalk.String(), "context `MODE`: walk, partial or chain")
+	fs.Uint32Var(&c.every, "walk-every", 0, "chain: walk one in `N` known callers (default adaptive)")
+	fs.BoolVar(&c.leave, "leave-unknown", false, "chain: do not walk every unknown caller, only one in N")
+	fs.Uint32Var(&c.levels, "confirm-levels", 0, "partial: match `N` frames with the last sample (default 4)")
+	fs.BoolVar(&c.check, "check-contexts", false, "partial, chain: also walk every stack; report accuracy")
+	cli.Advanced(fs, cli.GroupContexts, "context", "walk-every", "leave-unknown", "confirm-levels", "check-contexts")
+}
+
+// Read reads what the flags say, and refuses those that can have no effect.
+func (c *Contexts) Read(fs *pflag.FlagSet, exact bool) error {
+	var err error
+	if c.context, err = profile.ParseContextMode(c.mode); err != nil {
+		return cli.Misuse("--context: " + err.Error())
+	}
+	if exact && c.context != profile.ContextWalk {
+		return cli.Misuse("--exact records every context: remove --context")
+	}
+	for flag, off := range map[string]bool{
+		"leave-unknown":  c.context != profile.ContextChain,
+		"walk-every":     c.context != profile.ContextChain,
+		"confirm-levels": c.context != profile.ContextPartial,
+		"check-contexts": c.context == profile.ContextWalk,
+	} {
+		if off && fs.Changed(flag) {
+			return cli.Misuse("--" + flag + " does not apply to --context=" + c.mode + ": remove one of them")
+		}
+	}
+	if c.levels > maxConfirmLevels {
+		return cli.Misuse("--confirm-levels needs a number from 1 to 64")
+	}
+	return nil
+}
+
+const maxConfirmLevels = 64
+
+// Apply has the agent do what the flags say.
+func (c *Contexts) Apply(to *agent.Options) {
+	to.Contexts, to.WalkEvery, to.ConfirmLevels, to.CheckContexts = c.context, c.every, c.levels, c.check
+	to.LeaveUnknown = c.leave
+}
+
+// Flags are the flags of record and serve that say what is recorded.
+type Flags struct {
+	Names  []string
+	probes []string
+	budget string
+	callFlags
+	Breakpoints attach.BreakpointPolicy
+
+	// What is recorded, once check has read it.
+	Time, Calls bool
+	Events      events.Options
+}
+
+// Names are what -e can be, in the order in which files are written.
+func Names() []string {
+	names := []string{"cpu", "calls"}
+	for kind := range profile.EventKinds {
+		names = append(names, kind.String())
+	}
+	return names
+}
+
+// Add defines the flags.
+func (e *Flags) Add(fs *pflag.FlagSet) {
+	fs.StringSliceVarP(&e.Names, "event", "e", []string{"cpu"}, "`EVENT`s to record, comma-separated")
+	e.callFlags.add(fs)
+	fs.StringVar(&e.budget, "budget", "1%", "limit events, calls to CPU `SHARE`")
+	fs.StringArrayVar(&e.probes, "probe", nil, "read values at `SPEC`: see help probes")
+	fs.BoolVar(&e.Events.Wakers, "wakers", false, "offcpu, wall: record who ended each wait")
+	fs.BoolVar(&e.Events.MonitorEnters, "monitor-enters", false,
+		"lock: estimate uncontended lock acquisitions (x86-64)")
+	fs.TextVar(&e.Breakpoints, "breakpoints", attach.BreakpointsAuto,
+		"set breakpoints `WHEN`: auto (not in VMs), always, never")
+	fs.BoolVar(&e.Events.ExactAllocations, "exact-alloc", false,
+		"alloc: count every object; needs -XX:+DTraceAllocProbes")
+	cli.Advanced(fs, cli.GroupBursts, "breakpoints")
+	cli.Advanced(fs, cli.GroupExact, "monitor-enters", "exact-alloc")
+}
+
+// Check reads what the flags say.
+func (e *Flags) Check(fs *pflag.FlagSet) error {
+	for _, name := range e.Names {
+		if !e.Choose(name) {
+			return cli.Misuse(fmt.Sprintf("-e %s: choose one or several of %s", name, strings.Join(Names(), ", ")))
+		}
+	}
+	share, err := ParseShare(e.budget)
+	switch {
+	case err != nil:
+		return cli.Misuse(fmt.Sprintf("--budget %s: %v", e.budget, err))
+	case fs.Changed("budget") && !e.Calls && !e.Events.Any() && !fs.Changed("count") && !fs.Changed("slow"):
+		return cli.Misuse("--budget needs -e calls, events or --count; -F determines the cost of CPU samples")
+	case e.Events.ExactAllocations && !e.Events.Kinds[profile.Allocations]:
+		return cli.Misuse("--exact-alloc needs -e alloc")
+	}
+	if e.Events.Wakers && !e.Events.Waits() {
+		return cli.Misuse("--wakers needs -e offcpu or -e wall")
+	}
+	if e.Events.MonitorEnters && !e.Events.Kinds[profile.Locks] {
+		return cli.Misuse("--monitor-enters needs -e lock")
+	}
+	if fs.Changed("breakpoints") && !e.Calls && !e.Events.MonitorEnters && !fs.Changed("count") && !fs.Changed("slow") {
+		return cli.Misuse("--breakpoints needs -e calls, --count, --slow, or -e lock --monitor-enters")
+	}
+	if err := e.checkProbes(); err != nil {
+		return err
+	}
+	e.callFlags.options.Budget, e.Events.Budget = share, share
+	return e.callFlags.check(fs, e.Calls, e.Calls && !e.Time && (!e.Events.Any() || e.exactObjects()))
+}
+
+// exactObjects reports whether allocations are all that is recorded besides the contexts of all
+// calls, and each one is.
+func (e *Flags) exactObjects() bool {
+	for kind, on := range e.Events.Kinds {
+		if on && profile.EventKind(kind) != profile.Allocations {
+			return false
+		}
+	}
+	return e.Events.ExactAllocations && e.callFlags.Exact == "contexts"
+}
+
+// checkProbes reads the specs of values.
+func (e *Flags) checkProbes() error {
+	values := e.Events.Kinds[profile.Values]
+	switch {
+	case len(e.probes) > 0 && !values:
+		return cli.Misuse("--probe needs -e value")
+	case len(e.probes) == 0 && values:
+		return cli.Misuse("-e value needs a --probe: vmprof-agent probes -p PID lists the probes of a process")
+	}
+	for _, text := range e.probes {
+		spec, err := valueprobe.Parse(text)
+		if err != nil {
+			return cli.Misuse(fmt.Sprintf("--probe %s: %v", text, err))
+		}
+		e.Events.Values = append(e.Events.Values, spec)
+	}
+	return nil
+}
+
+// Choose has something recorded.
+func (e *Flags) Choose(name string) bool {
+	switch name {
+	case "cpu":
+		e.Time = true
+		return true
+	case "calls":
+		e.Calls = true
+		return true
+	}
+	for kind := range profile.EventKinds {
+		if kind.String() == name {
+			e.Events.Kinds[kind] = true
+			return true
+		}
+	}
+	return false
+}
+
+// Apply has the agent do what the flags say.
+func (e *Flags) Apply(to *agent.Options) {
+	to.NoTime = !e.Time
+	to.Breakpoints = e.Breakpoints
+	if e.Events.Any() {
+		to.Events = &e.Events
+	}
+	if !e.Calls {
+		return
+	}
+	to.Calls = &e.callFlags.options
+	if to.Calls.Exact != engines.NotExact && to.Events != nil { // what counts the calls counts the objects
+		to.Calls.ExactObjects, to.Events = true, nil
+	}
+	if to.Calls.Rate.Hz == 0 {
+		to.Frequency = engines.Frequency(to.Calls.Budget)
+	}
+}
+
+// A Part is what goes into a file of its own.
+type Part struct {
+	Name    string
+	Content sink.Content
+}
+
+// Parts are what is recorded, file by file.
+func (e *Flags) Parts() (parts []Part) {
+	if c := e.content(); c != 0 {
+		name := "cpu"
+		if !e.Time {
+			name = "calls"
+		}
+		parts = append(parts, Part{name, c})
+	}
+	for kind, on := range e.Events.Kinds {
+		if kind := profile.EventKind(kind); on {
+			parts = append(parts, Part{kind.String(), sink.OfEvents(kind)})
+		}
+	}
+	return parts
+}
+
+// content is what profiles of time and calls are to have.
+func (e *Flags) content() (c sink.Content) {
+	if e.Time {
+		c |= sink.Time
+	}
+	if e.Calls {
+		c |= sink.CallCounts
+	}
+	return c
+}
+
+// ParseShare parses "1%" or "0.01", a share of up to a half.
+func ParseShare(s string) (float64, error) {
+	text, percent := strings.CutSuffix(strings.TrimSpace(s), "%")
+	v, err := strconv.ParseFloat(text, 64)
+	if err != nil {
+		return 0, fmt.Errorf("want a share such as 1%% or 0.01")
+	}
+	if percent {
+		v /= 100
+	}
+	if !(v > 0 && v <= 0.5) { // nor NaN
+		return 0, fmt.Errorf("want a share above 0 and up to 50%%")
+	}
+	return v, nil
+}
+
+// Help lists what -e takes.
+func Help() string {
+	var b strings.Builder
+	line := func(name, help string) { fmt.Fprintf(&b, "  %-14s %s\n", name, help) }
+	line("cpu", "hot methods")
+	line("calls", "call graph with counts")
+	for kind := range profile.EventKinds {
+		line(kind.String(), kind.Describe().Help)
+	}
+	return b.String()
+}
