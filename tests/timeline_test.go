@@ -191,11 +191,9 @@ func lanesPage(t *testing.T) (path string) {
 		t.Fatal(err)
 	}
 	page := sink.Page{Title: "wall.pb.gz"}
-	if err := page.Add("wall.pb.gz", file); err != nil {
-		t.Fatal(err)
-	}
+	page.Add("wall.pb.gz", file)
 	path = filepath.Join(t.TempDir(), "wall.html")
-	if err := sink.WritePage(path, nil, &page); err != nil {
+	if err := page.WriteFile(path, nil); err != nil {
 		t.Fatal(err)
 	}
 	return path

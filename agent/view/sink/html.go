@@ -33,8 +33,14 @@ type Page struct {
 	// Commands to type are shown next to the graphs.
 	Commands []string
 	Flames   []*flame.Graph
+	added    []addedProfile
 	files    []pageFile
 	notes    []string
+}
+
+type addedProfile struct {
+	name   string
+	stored *pprof.Profile
 }
 
 type pageFile struct {
@@ -42,14 +48,9 @@ type pageFile struct {
 	data []byte // gzipped pprof
 }
 
-// Add adds the graphs of a stored profile, and the profile under a name.
-func (p *Page) Add(name string, stored *pprof.Profile) error {
-	flames, err := flame.Read(stored)
-	if err != nil {
-		return fmt.Errorf("draw %s: %w", name, err)
-	}
-	p.Flames = append(p.Flames, flames...)
-	return p.Attach(name, stored)
+// Add adds the graphs of a stored profile, and the profile under a name, once the page is written.
+func (p *Page) Add(name string, stored *pprof.Profile) {
+	p.added = append(p.added, addedProfile{name, stored})
 }
 
 // Attach adds a profile under a name, without graphs. One that is too large is left out, and the
@@ -99,6 +100,17 @@ var pageTemplate = template.Must(template.New("page").Parse(`<!DOCTYPE html>
 
 // Write writes the page. Whatever the names in the profiles are, they remain text.
 func (p *Page) Write(w io.Writer) error {
+	for _, a := range p.added {
+		flames, err := flame.Read(a.stored)
+		if err != nil {
+			return fmt.Errorf("draw %s: %w", a.name, err)
+		}
+		p.Flames = append(p.Flames, flames...)
+		if err := p.Attach(a.name, a.stored); err != nil {
+			return err
+		}
+	}
+	p.added = nil
 	data := pageData{Format: 1, Title: p.Title, Text: p.Text, Commands: p.Commands}
 	for _, f := range p.Flames {
 		cut := *f.Cut(maxHTMLNodes)
@@ -135,9 +147,21 @@ func (p *Page) Write(w io.Writer) error {
 	return nil
 }
 
-// WritePage is Write for a page.
-func WritePage(path string, stdout io.Writer, p *Page) error {
+// WriteFile is the function Write for a page. For speedscope it writes the profiles that were added.
+func (p *Page) WriteFile(path string, stdout io.Writer) error {
+	if format, err := FormatOf(path); err == nil && format == FormatSpeedscope {
+		return write(path, stdout, p.speedscope)
+	}
 	return write(path, stdout, p.Write)
+}
+
+// speedscope writes the profiles that were added.
+func (p *Page) speedscope(w io.Writer) error {
+	var profiles []*pprof.Profile
+	for _, a := range p.added {
+		profiles = append(profiles, a.stored)
+	}
+	return Speedscope(w, p.Title, profiles...)
 }
 
 // hashOf is what a policy has of a script.

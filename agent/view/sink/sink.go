@@ -82,9 +82,7 @@ func (f Format) encodeStored(w io.Writer, name string, p *pprof.Profile) error {
 		return report.Text(w, p)
 	case FormatHTML:
 		page := Page{Title: name}
-		if err := page.Add(name+".pb.gz", p); err != nil {
-			return err
-		}
+		page.Add(name+".pb.gz", p)
 		return page.Write(w)
 	case FormatSpeedscope:
 		return Speedscope(w, name, p)

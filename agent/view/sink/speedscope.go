@@ -99,8 +99,3 @@ func Speedscope(w io.Writer, name string, profiles ...*pprof.Profile) error {
 	}
 	return nil
 }
-
-// WriteSpeedscope is Write for stored profiles as one speedscope file.
-func WriteSpeedscope(path string, stdout io.Writer, name string, profiles ...*pprof.Profile) error {
-	return write(path, stdout, func(w io.Writer) error { return Speedscope(w, name, profiles...) })
-}

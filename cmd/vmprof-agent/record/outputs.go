@@ -100,15 +100,9 @@ func (o *recordOptions) checkOutputs(outputs []output, together []string) error 
 func (o *recordOptions) writeTogether(
 	stdout io.Writer, outputs []output, together []string,
 ) (written []string, err error) {
-	var profiles []*pprof.Profile
-	for _, out := range outputs {
-		if !out.again {
-			profiles = append(profiles, out.stored)
-		}
-	}
 	var errs []error
 	for _, path := range together {
-		where, err := o.rescue.write(path, func(path string) error { return writeAll(path, stdout, outputs, profiles) })
+		where, err := o.rescue.write(path, func(path string) error { return writeAll(path, stdout, outputs) })
 		errs = append(errs, err)
 		if where != "" {
 			written = append(written, where)
@@ -118,22 +112,16 @@ func (o *recordOptions) writeTogether(
 }
 
 // writeAll writes a file that has all parts.
-func writeAll(path string, stdout io.Writer, outputs []output, profiles []*pprof.Profile) error {
+func writeAll(path string, stdout io.Writer, outputs []output) error {
 	name := filepath.Base(path)
-	if format, err := sink.FormatOf(path); err == nil && format == sink.FormatSpeedscope {
-		return sink.WriteSpeedscope(path, stdout, name, profiles...)
-	}
 	page := sink.Page{Title: strings.TrimSuffix(name, filepath.Ext(name))}
 	for _, out := range outputs {
-		if out.again {
-			continue
+		if !out.again {
+			page.Add(out.Name+".pb.gz", out.stored)
+			page.Commands = append(page.Commands, "vmprof-agent report "+cmp.Or(out.path, out.Name+".pb.gz"))
 		}
-		if err := page.Add(out.Name+".pb.gz", out.stored); err != nil {
-			return err
-		}
-		page.Commands = append(page.Commands, "vmprof-agent report "+cmp.Or(out.path, out.Name+".pb.gz"))
 	}
-	return sink.WritePage(path, stdout, &page)
+	return page.WriteFile(path, stdout)
 }
 
 // makeDirectory makes the directory for several files, unless there is one.

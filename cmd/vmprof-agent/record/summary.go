@@ -17,6 +17,7 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/model/stored"
 	"github.com/vmprof-agent/vmprof-agent/agent/view/report"
 	"github.com/vmprof-agent/vmprof-agent/agent/view/sink"
+	"github.com/vmprof-agent/vmprof-agent/cmd/vmprof-agent/cli"
 )
 
 // summarize ends a recording: what was recorded, where it is, and what to do next. Stopped says
@@ -24,9 +25,7 @@ import (
 func (o *recordOptions) summarize(w io.Writer, outputs []output, together []string, stopped bool) error {
 	opts := report.SummaryOptions{CPUs: runtime.NumCPU(), Stopped: stopped}
 	if f, ok := w.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
-		if width, _, err := term.GetSize(int(f.Fd())); err == nil && width > 0 {
-			opts.Width = max(width, leastWidth)
-		}
+		opts.Width = max(cli.Columns(w), leastWidth)
 		opts.Color = os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
 	}
 	var files []*pprof.Profile

@@ -276,11 +276,8 @@ func (o *compareOptions) writePage(stdout io.Writer, text string, a, b []compare
 	}
 	page := sink.Page{Title: sideTitle(a) + " and " + sideTitle(b), Text: text}
 	for _, f := range after {
-		if i := slices.IndexFunc(before, func(g *flame.Graph) bool {
-			return g.Kind == f.Kind &&
-				g.Unit == f.Unit
-		}); i >= 0 {
-			both := f.Against(before[i])
+		if g := like(f, before); g != nil {
+			both := f.Against(g)
 			both.Verdicts = o.verdicts(f.Kind, a, b)
 			page.Flames = append(page.Flames, both)
 		}
@@ -297,7 +294,7 @@ func (o *compareOptions) writePage(stdout io.Writer, text string, a, b []compare
 			return err
 		}
 	}
-	if err := sink.WritePage(o.output, io.Discard, &page); err != nil {
+	if err := page.WriteFile(o.output, io.Discard); err != nil {
 		return err
 	}
 	_, err = fmt.Fprintf(stdout, "\nwritten to %s\n", o.output)
@@ -331,17 +328,24 @@ func flamesOf(side []compare.Named) (sums []*flame.Graph, err error) {
 			return nil, fmt.Errorf("draw %s: %w", n.Name, err)
 		}
 		for _, f := range flames {
-			if i := slices.IndexFunc(sums, func(g *flame.Graph) bool {
-				return g.Kind == f.Kind &&
-					g.Unit == f.Unit
-			}); i >= 0 {
-				sums[i].Merge(f)
+			if g := like(f, sums); g != nil {
+				g.Merge(f)
 			} else {
 				sums = append(sums, f)
 			}
 		}
 	}
 	return sums, nil
+}
+
+// like is the one of some graphs that is of the same kind as f, nil if there is none.
+func like(f *flame.Graph, graphs []*flame.Graph) *flame.Graph {
+	for _, g := range graphs {
+		if g.Kind == f.Kind && g.Unit == f.Unit {
+			return g
+		}
+	}
+	return nil
 }
 
 // sideTitle names the recordings of a side.

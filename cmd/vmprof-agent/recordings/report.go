@@ -381,24 +381,15 @@ func (o *reportOptions) write(
 	if err := sink.CheckWritable(o.output); err != nil {
 		return err
 	}
-	var profiles []*pprof.Profile
 	page := sink.Page{Title: title}
 	for _, r := range list {
-		profiles = append(profiles, r.Profile)
-		if err := page.Add(filepath.Base(r.Name), r.Profile); err != nil {
-			return err
-		}
+		page.Add(filepath.Base(r.Name), r.Profile)
 		page.Commands = append(page.Commands, "vmprof-agent report "+arguments(r))
 	}
-	var err error
-	if format, _ := sink.FormatOf(o.output); format == sink.FormatSpeedscope {
-		err = sink.WriteSpeedscope(o.output, stdout, page.Title, profiles...)
-	} else {
-		err = sink.WritePage(o.output, stdout, &page)
+	if err := page.WriteFile(o.output, stdout); err != nil {
+		return err
 	}
-	if err == nil {
-		_, err = fmt.Fprintf(stdout, "written to %s\n", o.output)
-	}
+	_, err := fmt.Fprintf(stdout, "written to %s\n", o.output)
 	return err
 }
 

@@ -6,6 +6,7 @@ package sampling
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -159,20 +160,19 @@ func (e *Flags) Apply(to *agent.Options) {
 	}
 }
 
-// A Part is what goes into a file of its own.
+// A Part of what is recorded has a file of its own.
 type Part struct {
-	Name    string
+	Name    string // for -e
 	Content sink.Content
 }
 
-// Parts are what is recorded, file by file.
-func (e *Flags) Parts() (parts []Part) {
-	if c := e.content(); c != 0 {
-		name := "cpu"
-		if !e.Time {
-			name = "calls"
-		}
-		parts = append(parts, Part{name, c})
+// Each are the parts of windows: those of -e, in their order.
+func (e *Flags) Each() (parts []Part) {
+	if e.Time {
+		parts = append(parts, Part{"cpu", sink.Time})
+	}
+	if e.Calls {
+		parts = append(parts, Part{"calls", sink.CallCounts})
 	}
 	for kind, on := range e.Events.Kinds {
 		if kind := profile.EventKind(kind); on {
@@ -182,15 +182,14 @@ func (e *Flags) Parts() (parts []Part) {
 	return parts
 }
 
-// content is what profiles of time and calls are to have.
-func (e *Flags) content() (c sink.Content) {
-	if e.Time {
-		c |= sink.Time
+// Parts are what is recorded, file by file: time and calls share one.
+func (e *Flags) Parts() []Part {
+	parts := e.Each()
+	if e.Time && e.Calls {
+		parts = slices.Delete(parts, 1, 2)
+		parts[0].Content |= sink.CallCounts
 	}
-	if e.Calls {
-		c |= sink.CallCounts
-	}
-	return c
+	return parts
 }
 
 // ParseShare parses "1%" or "0.01", a share of up to a half.

@@ -9,8 +9,8 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/view/program"
-	"github.com/vmprof-agent/vmprof-agent/agent/view/sink"
 	"github.com/vmprof-agent/vmprof-agent/cmd/vmprof-agent/cli"
+	"github.com/vmprof-agent/vmprof-agent/cmd/vmprof-agent/sampling"
 )
 
 // execFlags are the flags of serve for a program that gets each window.
@@ -45,26 +45,15 @@ func (e *execFlags) check(fs *pflag.FlagSet) error {
 }
 
 // start starts the runner; nil without a program.
-func (e *execFlags) start(contents []sink.Content, log *slog.Logger) (*program.Program, error) {
+func (e *execFlags) start(parts []sampling.Part, log *slog.Logger) (*program.Program, error) {
 	if e.path == "" {
 		return nil, nil
 	}
 	o := program.Options{Path: e.path, User: e.user, Timeout: e.timeout, Memory: int64(e.memory), Log: log}
-	for _, content := range contents {
-		o.Parts = append(o.Parts, program.Part{Name: contentName(content), Content: content})
+	for _, p := range parts {
+		o.Parts = append(o.Parts, program.Part(p))
 	}
 	return program.Start(o)
-}
-
-// contentName is a part of a window as -e has it.
-func contentName(content sink.Content) string {
-	if kind, ok := content.Events(); ok {
-		return kind.String()
-	}
-	if content == sink.CallCounts {
-		return "calls"
-	}
-	return "cpu"
 }
 
 // RunProgram is the hidden verb of the runner.

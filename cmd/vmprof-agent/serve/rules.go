@@ -6,10 +6,10 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"github.com/vmprof-agent/vmprof-agent/agent/model/profile"
 	"github.com/vmprof-agent/vmprof-agent/agent/view/rule"
 	"github.com/vmprof-agent/vmprof-agent/agent/view/sink"
 	"github.com/vmprof-agent/vmprof-agent/cmd/vmprof-agent/cli"
+	"github.com/vmprof-agent/vmprof-agent/cmd/vmprof-agent/sampling"
 )
 
 // ruleFlags are the flags of serve for numbers of the user's own.
@@ -42,19 +42,19 @@ func (r *ruleFlags) read(contents []sink.Content) error {
 	return nil
 }
 
-// contents are the parts of each window. The slowest calls are in that of wall time.
-func (o *serveOptions) contents() (parts []sink.Content) {
-	if o.Time {
-		parts = append(parts, sink.Time)
-	}
-	if o.Calls {
-		parts = append(parts, sink.CallCounts)
-	}
-	for kind, on := range o.Events.Kinds {
-		if kind := profile.EventKind(kind); on {
-			content := sink.OfEvents(kind)
-			parts = append(parts, content|o.slow.Content(content))
-		}
+// parts are those of each window. The slowest calls are in that of wall time.
+func (o *serveOptions) parts() []sampling.Part {
+	parts := o.Each()
+	for i := range parts {
+		parts[i].Content |= o.slow.Content(parts[i].Content)
 	}
 	return parts
+}
+
+// contents are those of the parts.
+func (o *serveOptions) contents() (list []sink.Content) {
+	for _, p := range o.parts() {
+		list = append(list, p.Content)
+	}
+	return list
 }

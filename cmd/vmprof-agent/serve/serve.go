@@ -165,7 +165,7 @@ func Run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	if o.past != nil {
 		defer o.past.Close()
 	}
-	if o.program, err = o.exec.start(o.contents(), log); err != nil {
+	if o.program, err = o.exec.start(o.parts(), log); err != nil {
 		return err
 	}
 	// There is nothing to read anew: the web configuration is read for each connection and request.
