@@ -88,9 +88,7 @@ var ErrNoContexts = errors.New("the profile has no information on contexts: reco
 // if the profile has entries. Nil options are DefaultViewOptions. It fails if every stack was
 // walked.
 func Contexts(w io.Writer, p *pprof.Profile, opts *ViewOptions) error {
-	if opts == nil {
-		opts = DefaultViewOptions()
-	}
+	opts = opts.OrDefault()
 	m, err := stored.MetadataOf(p)
 	if err != nil && !errors.Is(err, stored.ErrNone) {
 		return err
@@ -146,8 +144,7 @@ func (t *contextTables) table(title string, head [][]string, cells func(*process
 			name := r.Process()
 			// Keep the end of the name: it has the pid.
 			g.Rows = append(g.Rows, layout.Row{Cells: c, Name: func(width int) string {
-				return layout.KeepEnd(name,
-					width)
+				return layout.KeepEnd(name, width)
 			}})
 		}
 	}

@@ -30,9 +30,7 @@ const maxTargets = 8
 // lines that call several methods have such a table, too. Nil options are DefaultViewOptions. It
 // fails if calls were not recorded.
 func Edges(w io.Writer, p *pprof.Profile, opts *ViewOptions) error {
-	if opts == nil {
-		opts = DefaultViewOptions()
-	}
+	opts = opts.OrDefault()
 	engines, err := callsByEngine(p)
 	if err != nil {
 		return noCalls(w, p, err)
@@ -283,9 +281,7 @@ func describeLayers(app *regexp.Regexp) string {
 // or not of the program, and those that have no caller. Options.App says what the application is;
 // nil options are DefaultViewOptions. It fails if calls were not recorded.
 func Layers(w io.Writer, p *pprof.Profile, opts *ViewOptions) error {
-	if opts == nil {
-		opts = DefaultViewOptions()
-	}
+	opts = opts.OrDefault()
 	rows, err := newLayerRows(p, opts)
 	if err != nil {
 		return noCalls(w, p, err)

@@ -284,6 +284,13 @@ func (g *eventGroups[K]) get(key K) *eventGroup[K] {
 	return group
 }
 
+// addPart adds to a group, and to a part of it.
+func (g *eventGroups[K]) addPart(key K, part eventPart, t tally) {
+	group := g.get(key)
+	group.add(t)
+	group.parts.get(part).add(t)
+}
+
 // sorted returns the groups by some values, the largest first one first; equals stay in the order
 // of the file.
 func (g *eventGroups[K]) sorted(values ...int) []*eventGroup[K] {

@@ -36,6 +36,12 @@ type eventTable struct {
 	out     *bufio.Writer
 }
 
+// writeBelow is writeEvents below an empty line.
+func writeBelow(t *eventTable, thing string, groups *eventGroups[string]) {
+	t.out.WriteByte('\n')
+	writeEvents(t, thing, groups)
+}
+
 // writeEvents writes a table of things of that name.
 func writeEvents(t *eventTable, thing string, groups *eventGroups[string]) {
 	shown, rest := layout.First(t.opts.N, groups.sorted(t.order...))
@@ -134,10 +140,7 @@ func (l partLayout) name(p eventPart, width int) string {
 		}
 		head.WriteString(text + strings.Repeat(" ", cell.width-min(layout.Columns(text), cell.width)) + indent)
 	}
-	class := p.class
-	if class == "" {
-		class = stored.Unnamed
-	}
+	class := cmp.Or(p.class, stored.Unnamed)
 	if p.field != "" {
 		class += "." + p.field
 	}

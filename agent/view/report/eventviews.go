@@ -27,9 +27,7 @@ import (
 // about equal weight has the relative standard error 1/sqrt(n); see tally for other weights. With
 // less than ten events it is rough. Where every object was counted there is no interval.
 func Allocations(w io.Writer, p *pprof.Profile, opts *ViewOptions) error {
-	if opts == nil {
-		opts = DefaultViewOptions()
-	}
+	opts = opts.OrDefault()
 	e, err := readEvents(p, profile.Allocations)
 	if err != nil {
 		return err
@@ -38,15 +36,10 @@ func Allocations(w io.Writer, p *pprof.Profile, opts *ViewOptions) error {
 	throughLibrary := false
 	for sample, t := range e.all() {
 		part := partOf(e.kind, sample)
-		class := part.class
-		if class == "" {
-			class = stored.Unnamed
-		}
+		class := cmp.Or(part.class, stored.Unnamed)
 		byClass.get(class).add(t)
 		innermost, app := e.site(sample), e.appSite(sample)
-		method := byMethod.get(innermost)
-		method.add(t)
-		method.parts.get(part).add(t)
+		byMethod.addPart(innermost, part, t)
 		byApp.get(app).add(t)
 		throughLibrary = throughLibrary || app != innermost
 	}
@@ -62,13 +55,10 @@ func Allocations(w io.Writer, p *pprof.Profile, opts *ViewOptions) error {
 	table.columns = append(table.columns, e.intervalColumns(space, all)...)
 	table.columns = append(table.columns, valueColumn("bytes", space, layout.Bytes.Format),
 		valueColumn("objects", objects, layout.Quantity), eventsColumn)
-	out.WriteByte('\n')
-	writeEvents(&table, "class", &byClass)
-	out.WriteByte('\n')
-	writeEvents(&table, "method / generation, class", &byMethod)
+	writeBelow(&table, "class", &byClass)
+	writeBelow(&table, "method / generation, class", &byMethod)
 	if throughLibrary {
-		out.WriteByte('\n')
-		writeEvents(&table, "the application's method, with what it calls in the class library", &byApp)
+		writeBelow(&table, "the application's method, with what it calls in the class library", &byApp)
 	}
 	if e.stacks.Keep != nil {
 		e.writeCounted(out, opts)
@@ -91,10 +81,7 @@ func Allocations(w io.Writer, p *pprof.Profile, opts *ViewOptions) error {
 func (e *storedEvents) writeCounted(out *bufio.Writer, opts *ViewOptions) {
 	var byClass eventGroups[string]
 	for sample, t := range e.those(stacks.Counted) {
-		class := stacks.Label(sample, stored.LabelClass)
-		if class == "" {
-			class = stored.Unnamed
-		}
+		class := cmp.Or(stacks.Label(sample, stored.LabelClass), stored.Unnamed)
 		byClass.get(class).add(t)
 	}
 	const objects, space = 0, 1
@@ -112,9 +99,7 @@ func (e *storedEvents) writeCounted(out *bufio.Writer, opts *ViewOptions) {
 // innermost frame, which may be native. Nil options are DefaultViewOptions. It fails if the profile
 // has no cycles.
 func CPI(w io.Writer, p *pprof.Profile, opts *ViewOptions) error {
-	if opts == nil {
-		opts = DefaultViewOptions()
-	}
+	opts = opts.OrDefault()
 	e, err := readEvents(p, profile.Cycles)
 	if err != nil {
 		return err
@@ -139,8 +124,7 @@ func CPI(w io.Writer, p *pprof.Profile, opts *ViewOptions) error {
 		{"CPI", func(t tally) string { return ratio(t.values[cycles], t.values[instructions]) }},
 		eventsColumn,
 	}
-	out.WriteByte('\n')
-	writeEvents(&table, "method", &byMethod)
+	writeBelow(&table, "method", &byMethod)
 	layout.Fold(out, "experimental, not verified on hardware: no available machine had these counters", opts.Width)
 	return layout.Flush(out, "cycles")
 }
@@ -181,18 +165,14 @@ func Exceptions(w io.Writer, p *pprof.Profile, opts *ViewOptions) error {
 func writeTouches(
 	w io.Writer, p *pprof.Profile, opts *ViewOptions, kind profile.EventKind, what, heading string,
 ) error {
-	if opts == nil {
-		opts = DefaultViewOptions()
-	}
+	opts = opts.OrDefault()
 	e, err := readEvents(p, kind)
 	if err != nil {
 		return err
 	}
 	var byMethod eventGroups[string]
 	for sample, t := range e.all() {
-		method := byMethod.get(e.site(sample))
-		method.add(t)
-		method.parts.get(partOf(e.kind, sample)).add(t)
+		byMethod.addPart(e.site(sample), partOf(e.kind, sample), t)
 	}
 	out, all := bufio.NewWriter(w), byMethod.total()
 	layout.Fold(out, fmt.Sprintf("%s%s: %s (%s) %s, from %s", kind.Describe().Title, stacks.Elapsed(p),
@@ -202,8 +182,7 @@ func writeTouches(
 	table := eventTable{opts: opts, out: out, order: []int{0}}
 	column := strings.ToLower(kind.Describe().Page.Column)
 	table.columns = []eventColumn{shareColumn(0, all), valueColumn(column, 0, layout.Quantity), eventsColumn}
-	out.WriteByte('\n')
-	writeEvents(&table, heading, &byMethod)
+	writeBelow(&table, heading, &byMethod)
 	return layout.Flush(out, kind.Describe().Events)
 }
 
@@ -221,9 +200,7 @@ const (
 // The method is the application's innermost. Nil options are DefaultViewOptions. It fails if the
 // profile has no locks.
 func Locks(w io.Writer, p *pprof.Profile, opts *ViewOptions) error {
-	if opts == nil {
-		opts = DefaultViewOptions()
-	}
+	opts = opts.OrDefault()
 	e, err := readEvents(p, profile.Locks)
 	if err != nil {
 		return err
@@ -237,9 +214,7 @@ func Locks(w io.Writer, p *pprof.Profile, opts *ViewOptions) error {
 		if !stacks.Contended(sample) {
 			groups = &waits
 		}
-		method := groups.get(e.site(sample))
-		method.add(t)
-		method.parts.get(partOf(e.kind, sample)).add(t)
+		groups.addPart(e.site(sample), partOf(e.kind, sample), t)
 	}
 
 	out, all := bufio.NewWriter(w), locks.total()
@@ -255,8 +230,7 @@ func Locks(w io.Writer, p *pprof.Profile, opts *ViewOptions) error {
 		valueColumn("contended", lockContentions, layout.Quantity),
 		valueColumn("acquired", lockAcquisitions, layout.Quantity), eventsColumn,
 	}
-	out.WriteByte('\n')
-	writeEvents(&table, "method / kind, place, class", &locks)
+	writeBelow(&table, "method / kind, place, class", &locks)
 	if len(holders.list) > 0 {
 		fmt.Fprintf(out, "\nWho held the locks during these waits (seen for %s of the delay):\n",
 			stored.Percent(holders.total().values[lockDelay], all.values[lockDelay]))
@@ -304,9 +278,7 @@ func Wall(w io.Writer, p *pprof.Profile, opts *ViewOptions) error {
 func writeTimes(
 	w io.Writer, p *pprof.Profile, kind profile.EventKind, opts *ViewOptions, columns ...eventColumn,
 ) error {
-	if opts == nil {
-		opts = DefaultViewOptions()
-	}
+	opts = opts.OrDefault()
 	e, err := readEvents(p, kind)
 	if err != nil {
 		return err
@@ -321,9 +293,7 @@ func writeTimes(
 			continue
 		}
 		byCause.get(cmp.Or(part.class, stored.Unnamed)).add(t)
-		method := byMethod.get(e.site(sample))
-		method.add(t)
-		method.parts.get(part).add(t)
+		byMethod.addPart(e.site(sample), part, t)
 		if who, method := e.waker(sample); who != "" {
 			waker := byWaker.get(who)
 			waker.add(t)
@@ -348,13 +318,10 @@ func writeTimes(
 		e.timeIntervalColumns(time, &all)...)
 	intervals := len(table.columns) > 2
 	table.columns = append(table.columns, columns...)
-	out.WriteByte('\n')
-	writeEvents(&table, "cause", &byCause)
-	out.WriteByte('\n')
-	writeEvents(&table, "method / cause", &byMethod)
+	writeBelow(&table, "cause", &byCause)
+	writeBelow(&table, "method / cause", &byMethod)
 	if len(byWaker.list) > 0 {
-		out.WriteByte('\n')
-		writeEvents(&table, "woken by / in method", &byWaker)
+		writeBelow(&table, "woken by / in method", &byWaker)
 	}
 	if intervals {
 		layout.Fold(out, "±: 95 % interval in percent of the time, because short waits and CPU time are sampled; "+
@@ -369,9 +336,7 @@ func writeTimes(
 // several processes overlap. Nil options are DefaultViewOptions. It fails if the profile has no
 // safepoints.
 func Safepoints(w io.Writer, p *pprof.Profile, opts *ViewOptions) error {
-	if opts == nil {
-		opts = DefaultViewOptions()
-	}
+	opts = opts.OrDefault()
 	e, err := readEvents(p, profile.Pauses)
 	if err != nil {
 		return err
@@ -388,10 +353,7 @@ func Safepoints(w io.Writer, p *pprof.Profile, opts *ViewOptions) error {
 			operations = new(eventGroups[string])
 			processes, byProcess[name] = append(processes, name), operations
 		}
-		what := stacks.Label(sample, stored.LabelKind)
-		if what == "" {
-			what = stored.Unnamed
-		}
+		what := cmp.Or(stacks.Label(sample, stored.LabelKind), stored.Unnamed)
 		if collector := stacks.Label(sample, stored.LabelCollector); collector != "" &&
 			collector != profile.UnnamedCollector {
 			what += ", " + collector

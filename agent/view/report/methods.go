@@ -75,9 +75,7 @@ func (e *engineCalls) writeMethods(out *bufio.Writer, opts *ViewOptions) {
 // with the numbers of samples. If the profile has nothing but calls, these are the calls of the
 // method and the calls that it makes. Nil options are DefaultViewOptions.
 func Methods(w io.Writer, p *pprof.Profile, opts *ViewOptions) error {
-	if opts == nil {
-		opts = DefaultViewOptions()
-	}
+	opts = opts.OrDefault()
 	out := bufio.NewWriter(w)
 	if stacks.HoldsCalls(p) && !stacks.HasTime(p) {
 		if err := writeCallMethods(out, p, opts); err != nil {
@@ -166,9 +164,7 @@ const maxIndent = 32
 // counts how often samples found the context newly entered: of two with the same s:, the one with
 // more is called often, and the other runs long (Whaley, Java Grande 2000).
 func Tree(w io.Writer, p *pprof.Profile, opts *ViewOptions) error {
-	if opts == nil {
-		opts = DefaultViewOptions()
-	}
+	opts = opts.OrDefault()
 	v, err := newView(p, byProcess|withWakers|opts.form()&withIdle)
 	if err != nil {
 		return err

@@ -25,9 +25,7 @@ import (
 // those that are inlined, or interpreted.
 func PerCall(per compare.Per) func(io.Writer, *pprof.Profile, *ViewOptions) error {
 	return func(w io.Writer, p *pprof.Profile, opts *ViewOptions) error {
-		if opts == nil {
-			opts = DefaultViewOptions()
-		}
+		opts = opts.OrDefault()
 		v := &perCall{opts: opts, method: per.Method()}
 		if err := v.read(p, per); err != nil {
 			return err
@@ -186,10 +184,8 @@ func (v *perCall) write(w io.Writer, p *pprof.Profile) error {
 	layout.Fold(out, head, v.opts.Width)
 	table := eventTable{opts: v.opts, out: out, order: []int{v.main}}
 	table.columns = []eventColumn{shareColumn(v.main, v.all), {"each", v.each}, {"±95%", v.interval}}
-	out.WriteByte('\n')
-	writeEvents(&table, "cause", &v.byCause)
-	out.WriteByte('\n')
-	writeEvents(&table, "called method / cause", &v.byBelow)
+	writeBelow(&table, "cause", &v.byCause)
+	writeBelow(&table, "called method / cause", &v.byBelow)
 	if v.leftOut.values[v.main] > 0 {
 		layout.Fold(out, fmt.Sprintf("omitted: %s in inlined or interpreted copies of the method, whose calls are "+
 			"not counted", v.amount(v.leftOut.values[v.main])), v.opts.Width)

@@ -139,9 +139,7 @@ func labelShare(p *pprof.Profile, key, value string) float64 {
 // hot edges of call graphs, the contexts, which edges of call graphs alone do not have, and how
 // these were found if not all stacks were walked. Nil options are DefaultViewOptions.
 func Report(w io.Writer, p *pprof.Profile, opts *ViewOptions) error {
-	if opts == nil {
-		opts = DefaultViewOptions()
-	}
+	opts = opts.OrDefault()
 	views := []func(io.Writer, *pprof.Profile, *ViewOptions) error{Methods}
 	if events := EventView(p); events != nil {
 		views[0] = events
@@ -195,6 +193,14 @@ type ViewOptions struct {
 // Nakatani (OOPSLA 2009).
 func DefaultViewOptions() *ViewOptions {
 	return &ViewOptions{N: 20, MinShare: 0.3, Width: 79, SumVM: true}
+}
+
+// OrDefault are the options, or DefaultViewOptions if they are nil.
+func (o *ViewOptions) OrDefault() *ViewOptions {
+	if o == nil {
+		return DefaultViewOptions()
+	}
+	return o
 }
 
 // form is that of views by method.

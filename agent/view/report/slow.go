@@ -23,9 +23,7 @@ import (
 // what, and the stack in which it spent most of that. Nil options are DefaultViewOptions. It fails
 // if the profile has none.
 func Slow(w io.Writer, p *pprof.Profile, opts *ViewOptions) error {
-	if opts == nil {
-		opts = DefaultViewOptions()
-	}
+	opts = opts.OrDefault()
 	if stacks.TypeIndex(p, stored.TypeSlow) < 0 {
 		return errors.New("the profile has no slow calls: record some with vmprof-agent record -e wall --slow=METHOD " +
 			"-p PID")

@@ -146,8 +146,7 @@ func doubt(p *pprof.Profile) (word, why string) {
 	approximated := labelShare(p, stored.LabelAttribution, stored.Approximate) / 100
 	account := fmt.Sprintf("%s, %d lost", stored.Plural(int(min(c.Folded, math.MaxInt32)), "sample"), lost)
 	if i := slices.IndexFunc(m.Notes, func(n stored.Note) bool {
-		return strings.HasPrefix(n.Text,
-			missingNames)
+		return strings.HasPrefix(n.Text, missingNames)
 	}); i >= 0 {
 		return incomplete, m.Notes[i].Text
 	}
@@ -173,8 +172,7 @@ func doubt(p *pprof.Profile) (word, why string) {
 // missingPart says which part of a history cannot be read; "" if all can.
 func missingPart(m *stored.Metadata) string {
 	if i := slices.IndexFunc(m.Remarks, func(s string) bool {
-		return strings.HasPrefix(s,
-			profile.MissingPart)
+		return strings.HasPrefix(s, profile.MissingPart)
 	}); i >= 0 {
 		return m.Remarks[i]
 	}

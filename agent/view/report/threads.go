@@ -25,9 +25,7 @@ type threadKey struct {
 // below each group its threads, the most first. See stored.ThreadGroup. Nil options are
 // DefaultViewOptions.
 func Threads(w io.Writer, p *pprof.Profile, opts *ViewOptions) error {
-	if opts == nil {
-		opts = DefaultViewOptions()
-	}
+	opts = opts.OrDefault()
 	sampleType, err := stacks.TimeType(p)
 	if err != nil {
 		return err
@@ -104,8 +102,7 @@ func Threads(w io.Writer, p *pprof.Profile, opts *ViewOptions) error {
 			names = append(names, thread)
 		}
 		slices.SortFunc(names, func(a, b string) int {
-			return cmp.Or(cmp.Compare(g.threads[b], g.threads[a]),
-				strings.Compare(a, b))
+			return cmp.Or(cmp.Compare(g.threads[b], g.threads[a]), strings.Compare(a, b))
 		})
 		some, more := names, []string(nil)
 		if opts.N > 0 {

@@ -31,9 +31,7 @@ const (
 // the most frequent ones; then the methods, which are the program's innermost. Nil options are
 // DefaultViewOptions. It fails if the profile has no values.
 func Values(w io.Writer, p *pprof.Profile, opts *ViewOptions) error {
-	if opts == nil {
-		opts = DefaultViewOptions()
-	}
+	opts = opts.OrDefault()
 	e, err := readEvents(p, profile.Values)
 	if err != nil {
 		return err

@@ -294,8 +294,7 @@ type partNotes struct {
 
 func (n *processNotes) addPart(proc *profile.Process, note *profile.PartNote) {
 	at := slices.IndexFunc(n.parts, func(p *partNotes) bool {
-		return p.comm == proc.Comm &&
-			p.of[p.order[0]].SameSubject(note)
+		return p.comm == proc.Comm && p.of[p.order[0]].SameSubject(note)
 	})
 	if at < 0 {
 		at = len(n.parts)

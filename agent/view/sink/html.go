@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"html/template"
 	"io"
+	"slices"
 	"strings"
 
 	pprof "github.com/google/pprof/profile"
@@ -33,40 +34,24 @@ type Page struct {
 	// Commands to type are shown next to the graphs.
 	Commands []string
 	Flames   []*flame.Graph
-	added    []addedProfile
-	files    []pageFile
-	notes    []string
+	profiles []pageProfile
 }
 
-type addedProfile struct {
+// A pageProfile is inside the page, and its graphs as well if it is drawn.
+type pageProfile struct {
 	name   string
 	stored *pprof.Profile
+	drawn  bool
 }
 
-type pageFile struct {
-	name string
-	data []byte // gzipped pprof
-}
-
-// Add adds the graphs of a stored profile, and the profile under a name, once the page is written.
+// Add adds the graphs of a stored profile, and the profile under a name.
 func (p *Page) Add(name string, stored *pprof.Profile) {
-	p.added = append(p.added, addedProfile{name, stored})
+	p.profiles = append(p.profiles, pageProfile{name, stored, true})
 }
 
-// Attach adds a profile under a name, without graphs. One that is too large is left out, and the
-// page says so.
-func (p *Page) Attach(name string, stored *pprof.Profile) error {
-	var data bytes.Buffer
-	if err := stored.Write(&data); err != nil {
-		return fmt.Errorf("write pprof profile: %w", err)
-	}
-	if data.Len() > maxHTMLProfile {
-		p.notes = append(p.notes, fmt.Sprintf("%s is too large to be inside this page (%d MB): write a .pb.gz as well",
-			name, data.Len()>>20))
-		return nil
-	}
-	p.files = append(p.files, pageFile{name, data.Bytes()})
-	return nil
+// Attach adds a profile under a name, without graphs.
+func (p *Page) Attach(name string, stored *pprof.Profile) {
+	p.profiles = append(p.profiles, pageProfile{name, stored, false})
 }
 
 // pageData is the JSON in the page, which web/src/app.js reads.
@@ -98,27 +83,37 @@ var pageTemplate = template.Must(template.New("page").Parse(`<!DOCTYPE html>
 <main id="app"><h1>{{.Title}}</h1><noscript>This page needs JavaScript. The profile is inside: open it in a browser with scripts, or record a .pb.gz or .txt file.</noscript></main>
 `))
 
-// Write writes the page. Whatever the names in the profiles are, they remain text.
+// Write writes the page. Whatever the names in the profiles are, they remain text. A profile that is
+// too large is left out, and the page says so.
 func (p *Page) Write(w io.Writer) error {
-	for _, a := range p.added {
-		flames, err := flame.Read(a.stored)
-		if err != nil {
-			return fmt.Errorf("draw %s: %w", a.name, err)
-		}
-		p.Flames = append(p.Flames, flames...)
-		if err := p.Attach(a.name, a.stored); err != nil {
-			return err
-		}
-	}
-	p.added = nil
 	data := pageData{Format: 1, Title: p.Title, Text: p.Text, Commands: p.Commands}
-	for _, f := range p.Flames {
-		cut := *f.Cut(maxHTMLNodes)
-		cut.Notes = append(cut.Notes[:len(cut.Notes):len(cut.Notes)], p.notes...)
-		data.Kinds = append(data.Kinds, &cut)
+	var files [][]byte // gzipped pprof
+	var notes []string
+	flames := slices.Clip(p.Flames)
+	for _, of := range p.profiles {
+		if of.drawn {
+			drawn, err := flame.Read(of.stored)
+			if err != nil {
+				return fmt.Errorf("draw %s: %w", of.name, err)
+			}
+			flames = append(flames, drawn...)
+		}
+		var file bytes.Buffer
+		if err := of.stored.Write(&file); err != nil {
+			return fmt.Errorf("write pprof profile: %w", err)
+		}
+		if file.Len() > maxHTMLProfile {
+			notes = append(notes, fmt.Sprintf("%s is too large to be inside this page (%d MB): write a .pb.gz as well",
+				of.name, file.Len()>>20))
+			continue
+		}
+		data.Files = append(data.Files, pageFileName{fmt.Sprintf("file%d", len(files)), of.name})
+		files = append(files, file.Bytes())
 	}
-	for i, f := range p.files {
-		data.Files = append(data.Files, pageFileName{fmt.Sprintf("file%d", i), f.name})
+	for _, f := range flames {
+		cut := *f.Cut(maxHTMLNodes)
+		cut.Notes = append(slices.Clip(cut.Notes), notes...)
+		data.Kinds = append(data.Kinds, &cut)
 	}
 	encoded, err := json.Marshal(data) // escapes < and >, so it cannot end the element that it is in
 	if err != nil {
@@ -135,9 +130,9 @@ func (p *Page) Write(w io.Writer) error {
 	}
 	text := &writer{w: w}
 	text.write("<script type=\"application/json\" id=\"data\">", string(encoded), "</script>\n")
-	for i, f := range p.files {
+	for i, file := range files {
 		text.write(fmt.Sprintf("<script type=\"application/octet-stream\" id=\"file%d\">", i),
-			base64.StdEncoding.EncodeToString(f.data), "</script>\n")
+			base64.StdEncoding.EncodeToString(file), "</script>\n")
 	}
 	text.write("<script>", web.Script, "</script>\n<!--\n", strings.ReplaceAll(web.Notices, "--", "- -"),
 		"-->\n</body>\n</html>\n")
@@ -158,8 +153,8 @@ func (p *Page) WriteFile(path string, stdout io.Writer) error {
 // speedscope writes the profiles that were added.
 func (p *Page) speedscope(w io.Writer) error {
 	var profiles []*pprof.Profile
-	for _, a := range p.added {
-		profiles = append(profiles, a.stored)
+	for _, of := range p.profiles {
+		profiles = append(profiles, of.stored)
 	}
 	return Speedscope(w, p.Title, profiles...)
 }

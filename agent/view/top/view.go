@@ -214,8 +214,7 @@ func (s *Screen) serviceColumns(row *serviceRow, width int) string {
 		{"GC", 3, narrow, func() string { return share(row.code[profile.Collecting], row.samples) }},
 		{"kern", 4, narrow, func() string { return share(row.code[profile.KernelCode], row.samples) }},
 		{"nat", 3, narrow, func() string {
-			return share(row.code[profile.NativeCode]+row.code[profile.Housekeeping],
-				row.samples)
+			return share(row.code[profile.NativeCode]+row.code[profile.Housekeeping], row.samples)
 		}},
 		{"alloc/s", 7, events, func() string { return known(row.alloc, bytesText) }},
 		{"lock/s", 7, events, func() string { return known(row.delay, delayText) }},

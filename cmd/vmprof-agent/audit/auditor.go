@@ -47,8 +47,7 @@ func newAuditor(o *auditOptions) *auditor {
 // add adds a timing, taking which costs that much.
 func (a *auditor) add(t *timing.Timing, cost time.Duration) {
 	version := slices.IndexFunc(a.versions, func(v timing.Version) bool {
-		return v.PID == t.Version.PID &&
-			v.ID == t.Version.ID
+		return v.PID == t.Version.PID && v.ID == t.Version.ID
 	})
 	if version < 0 {
 		if len(a.versions) == maxAuditVersions {

@@ -75,8 +75,7 @@ func Run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	}
 	pool := proc.NewPool(proc.PoolOptions{Deadline: probesDeadline, FirstDeadline: probesDeadline})
 	offer, err := proc.Call(ctx, pool, *pid, func() (offer, error) {
-		return offerOf(proc.DefaultRoot, *pid,
-			fs.Arg(0))
+		return offerOf(proc.DefaultRoot, *pid, fs.Arg(0))
 	})
 	if err != nil {
 		return err

@@ -290,9 +290,7 @@ func (o *compareOptions) writePage(stdout io.Writer, text string, a, b []compare
 		if o.past.from != "" {
 			name += ".pb.gz"
 		}
-		if err := page.Attach(name, n.Profile); err != nil {
-			return err
-		}
+		page.Attach(name, n.Profile)
 	}
 	if err := page.WriteFile(o.output, io.Discard); err != nil {
 		return err

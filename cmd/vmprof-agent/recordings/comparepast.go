@@ -178,8 +178,7 @@ func (p *pastSides) changedServices(ctx context.Context, w io.Writer, rows int) 
 	names := slices.Collect(maps.Keys(all))
 	change := func(name string) float64 { return math.Abs(used[name].total() - was[name].total()) }
 	slices.SortFunc(names, func(a, b string) int {
-		return cmp.Or(cmp.Compare(change(b), change(a)),
-			cmp.Compare(a, b))
+		return cmp.Or(cmp.Compare(change(b), change(a)), cmp.Compare(a, b))
 	})
 	const most = 5 // the table of methods is what was asked for
 	if rows > 0 {

@@ -131,8 +131,7 @@ func (c *comparison) side(n Named, sampleType string) (*stacks.Samples, error) {
 	if s.OfCalls() {
 		if c.opts.Engine != "" {
 			s.Keep = func(sample *pprof.Sample) bool {
-				return stacks.Label(sample,
-					stored.LabelEngine) == c.opts.Engine
+				return stacks.Label(sample, stored.LabelEngine) == c.opts.Engine
 			}
 		} else if err := oneEngine(n); err != nil {
 			return nil, err
@@ -215,10 +214,7 @@ func (c *comparison) byClass() {
 	p := newPairing[string]()
 	for side, s := range c.sides {
 		for sample, value := range s.All() {
-			class := stacks.Label(sample, stored.LabelClass)
-			if class == "" {
-				class = stored.Unnamed
-			}
+			class := cmp.Or(stacks.Label(sample, stored.LabelClass), stored.Unnamed)
 			p.add(side, class, float64(value))
 		}
 	}

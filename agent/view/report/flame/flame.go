@@ -269,8 +269,7 @@ func (f *Graph) Services() []Process {
 		}
 	}
 	slices.SortStableFunc(all, func(a, b Process) int {
-		return cmp.Or(cmp.Compare(b.Value, a.Value),
-			cmp.Compare(a.PID, b.PID))
+		return cmp.Or(cmp.Compare(b.Value, a.Value), cmp.Compare(a.PID, b.PID))
 	})
 	return all
 }
@@ -356,8 +355,7 @@ func (f *Graph) addOwned(o *Graph, service string, pid int64) {
 		}
 	}
 	f.slow = f.slow.merged(o.slow.filter(func(o flameOwner) bool {
-		return (service == "" || o.service == service) &&
-			(pid == 0 || o.pid == pid)
+		return (service == "" || o.service == service) && (pid == 0 || o.pid == pid)
 	}))
 }
 

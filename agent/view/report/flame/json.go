@@ -204,8 +204,7 @@ func (f *Graph) shownCalls(place func(string) int) *flameCalls {
 		sums[of] += n
 	}
 	places := slices.SortedFunc(maps.Keys(sums), func(a, b flameCall) int {
-		return cmp.Or(cmp.Compare(sums[b], sums[a]),
-			a.compare(b))
+		return cmp.Or(cmp.Compare(sums[b], sums[a]), a.compare(b))
 	})
 	c := new(flameCalls)
 	for _, p := range places[:min(len(places), maxShownCalls)] {

@@ -39,8 +39,7 @@ func unitOf(t *pprof.ValueType) string {
 // ColumnOf returns the column of the values of a type, or -1.
 func ColumnOf(p *pprof.Profile, of *pprof.ValueType) int {
 	return slices.IndexFunc(p.SampleType, func(t *pprof.ValueType) bool {
-		return t.Type == of.Type &&
-			t.Unit == of.Unit
+		return t.Type == of.Type && t.Unit == of.Unit
 	})
 }
 
@@ -105,8 +104,7 @@ func HasTime(p *pprof.Profile) bool { return TypeIndex(p, stored.TypeSamples) >=
 // entered.
 func HasEntries(p *pprof.Profile) bool {
 	index := slices.IndexFunc(p.SampleType, func(t *pprof.ValueType) bool {
-		return t.Type == stored.TypeEntries &&
-			t.Unit == stored.UnitCount
+		return t.Type == stored.TypeEntries && t.Unit == stored.UnitCount
 	})
 	return index >= 0 && slices.ContainsFunc(p.Sample, func(s *pprof.Sample) bool { return s.Value[index] > 0 })
 }
@@ -124,8 +122,7 @@ func EventKindOf(p *pprof.Profile) (kind profile.EventKind, ok bool) {
 
 func hasWakers(p *pprof.Profile) bool {
 	return slices.ContainsFunc(p.Sample, func(sample *pprof.Sample) bool {
-		return Label(sample,
-			stored.LabelWaker) != ""
+		return Label(sample, stored.LabelWaker) != ""
 	})
 }
 

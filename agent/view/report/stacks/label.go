@@ -1,6 +1,7 @@
 package stacks
 
 import (
+	"cmp"
 	"fmt"
 
 	pprof "github.com/google/pprof/profile"
@@ -30,10 +31,7 @@ func ProcessID(sample *pprof.Sample) int64 { return Number(sample, stored.LabelP
 
 // ProcessName is what people call the process of a sample.
 func ProcessName(sample *pprof.Sample) string {
-	comm := Label(sample, stored.LabelComm)
-	if comm == "" {
-		comm = stored.Unnamed
-	}
+	comm := cmp.Or(Label(sample, stored.LabelComm), stored.Unnamed)
 	return fmt.Sprintf("%s (pid %d)", comm, ProcessID(sample))
 }
 

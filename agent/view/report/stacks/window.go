@@ -69,8 +69,7 @@ func WindowOf(p *pprof.Profile, number int64) (*pprof.Profile, error) {
 		w.TimeNanos, w.DurationNanos = window.Start.UnixNano(), window.Duration.Nanoseconds()
 		m.Account, m.Windows, m.Calls = window.Account, []stored.Window{window}, nil // Calls are sums over all windows
 		m.Contexts = slices.DeleteFunc(m.Contexts, func(c stored.ProcessContexts) bool {
-			return c.Window > 0 &&
-				c.Window != number
+			return c.Window > 0 && c.Window != number
 		})
 		m.Lanes = slices.DeleteFunc(m.Lanes, func(l stored.Lanes) bool { return l.Window > 0 && l.Window != number })
 		if err := m.Store(w); err != nil {

@@ -65,9 +65,7 @@ const (
 // set. ViewOptions.N bounds the threads, ViewOptions.PID chooses a process. Nil options are
 // DefaultViewOptions. It fails if the profile does not have the times of waits.
 func Write(w io.Writer, p *pprof.Profile, opts *report.ViewOptions) error {
-	if opts == nil {
-		opts = report.DefaultViewOptions()
-	}
+	opts = opts.OrDefault()
 	l, err := lanesOf(p, opts.PID)
 	if err != nil {
 		return err

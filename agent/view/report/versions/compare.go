@@ -94,8 +94,7 @@ func callsOf(p *pprof.Profile, m *Method) (_ *compare.Recording, _ []*compare.Wi
 	}
 	names := []string{m.SystemName}
 	if stacks.AnyCalls(one, func(s *pprof.Sample) bool {
-		return stacks.Label(s,
-			stored.LabelEngine) == stored.EngineCount
+		return stacks.Label(s, stored.LabelEngine) == stored.EngineCount
 	}) {
 		names = append(names, m.Name) // as --count has it, which refuses one that several methods have
 	}

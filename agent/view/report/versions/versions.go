@@ -291,8 +291,7 @@ const takeover = 100 * time.Millisecond
 // entry that appeared when the others were given up.
 func (m *Method) Arrange() {
 	slices.SortStableFunc(m.Versions, func(a, b *Code) int {
-		return cmp.Or(cmp.Compare(a.Since, b.Since),
-			cmp.Compare(a.ID, b.ID))
+		return cmp.Or(cmp.Compare(a.Since, b.Since), cmp.Compare(a.ID, b.ID))
 	})
 	for i, v := range m.Versions {
 		if !v.Known || v.Until == nil || !v.Ended() {

@@ -24,9 +24,7 @@ const oftenGivenUp = 2
 // View returns a view of the code versions of a method, by its name; of all methods if that is "".
 func View(method string) func(io.Writer, *pprof.Profile, *report.ViewOptions) error {
 	return func(w io.Writer, p *pprof.Profile, opts *report.ViewOptions) error {
-		if opts == nil {
-			opts = report.DefaultViewOptions()
-		}
+		opts = opts.OrDefault()
 		vs, err := Read(p)
 		if err != nil {
 			return err
