@@ -10,6 +10,7 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/model/cause"
 	"github.com/vmprof-agent/vmprof-agent/agent/model/profile"
 	"github.com/vmprof-agent/vmprof-agent/agent/model/stored"
+	"github.com/vmprof-agent/vmprof-agent/agent/view/report/layout"
 	"github.com/vmprof-agent/vmprof-agent/agent/view/report/stacks"
 )
 
@@ -181,5 +182,5 @@ func vagueTimes(p *pprof.Profile) string {
 		return ""
 	}
 	return fmt.Sprintf("%s of the time of threads that were not idle is in methods with few samples or few "+
-		"sampled short waits", percent(vague/busy.values[main]))
+		"sampled short waits", layout.Percent(vague/busy.values[main]))
 }

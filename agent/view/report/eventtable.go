@@ -13,8 +13,6 @@ import (
 )
 
 const (
-	// maxParts bounds the parts of a method that are shown, unless all methods are.
-	maxParts = 5
 	// maxPartCell bounds the columns of a part's kind and place: the longest of our own is
 	// humongous.
 	maxPartCell = 10

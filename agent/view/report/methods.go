@@ -83,11 +83,11 @@ func Methods(w io.Writer, p *pprof.Profile, opts *ViewOptions) error {
 		}
 		return layout.Flush(out, "methods")
 	}
-	v, err := newView(p, opts.form()|byTime)
+	v, err := newView(p, formOf(opts)|byTime)
 	if err != nil {
 		return err
 	}
-	n, err := newView(p, opts.form()) // the numbers of samples
+	n, err := newView(p, formOf(opts)) // the numbers of samples
 	if err != nil {
 		return err
 	}
@@ -165,7 +165,7 @@ const maxIndent = 32
 // more is called often, and the other runs long (Whaley, Java Grande 2000).
 func Tree(w io.Writer, p *pprof.Profile, opts *ViewOptions) error {
 	opts = opts.OrDefault()
-	v, err := newView(p, byProcess|withWakers|opts.form()&withIdle)
+	v, err := newView(p, byProcess|withWakers|formOf(opts)&withIdle)
 	if err != nil {
 		return err
 	}

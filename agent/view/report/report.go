@@ -12,7 +12,6 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -169,50 +168,6 @@ func Text(w io.Writer, p *pprof.Profile) error {
 	opts := DefaultViewOptions()
 	opts.N, opts.Width, opts.SumVM = 100, 0, false
 	return Report(w, p, opts)
-}
-
-// ViewOptions says how much of a profile a view shows. The zero value shows everything.
-type ViewOptions struct {
-	N        int     // lines of a table: methods, edges, call sites; 0 for all
-	MinShare float64 // percent of all samples: contexts below are left out of the tree
-	Width    int     // columns that lines should keep to, by shortening names; 0 to keep names whole
-	// SumVM has the methods view show the threads of a JVM's collector and compilers, and its other
-	// threads for itself, as one line each.
-	SumVM bool
-	// Idle has views of wall time and off-CPU time show threads that have nothing to do.
-	Idle bool
-	// PID is the only process that Timeline shows, 0 for all.
-	PID   int64
-	parts int // parts of a method in a table of events: 0 for maxParts, less for none
-	// App matches the names of methods that are of the application, for Layers; nil for all that
-	// are not the Java class library's.
-	App *regexp.Regexp
-}
-
-// DefaultViewOptions is what fits on a terminal. The share is that of Figure 12 of Inoue and
-// Nakatani (OOPSLA 2009).
-func DefaultViewOptions() *ViewOptions {
-	return &ViewOptions{N: 20, MinShare: 0.3, Width: 79, SumVM: true}
-}
-
-// OrDefault are the options, or DefaultViewOptions if they are nil.
-func (o *ViewOptions) OrDefault() *ViewOptions {
-	if o == nil {
-		return DefaultViewOptions()
-	}
-	return o
-}
-
-// form is that of views by method.
-func (o *ViewOptions) form() viewForm {
-	var form viewForm
-	if o.SumVM {
-		form |= summed
-	}
-	if o.Idle {
-		form |= withIdle
-	}
-	return form
 }
 
 // describeWindows reports in one sentence which windows a profile is of, if it says so.

@@ -94,7 +94,7 @@ func doubt(p *pprof.Profile) (word, why string) {
 		case m.Events.Observed == 0:
 			return nothing, "0 events"
 		case counts.LostShare() > muchLost:
-			return incomplete, percent(counts.LostShare()) + " of the events were lost"
+			return incomplete, layout.Percent(counts.LostShare()) + " of the events were lost"
 		case m.Followed != "" && !hasSlow(p):
 			return incomplete, "no call of " + m.Followed + " was seen"
 		case len(m.Observed()) > 0:
@@ -152,19 +152,19 @@ func doubt(p *pprof.Profile) (word, why string) {
 	}
 	switch {
 	case share(lost) > muchLost:
-		return incomplete, percent(share(lost)) + " of the samples were lost"
+		return incomplete, layout.Percent(share(lost)) + " of the samples were lost"
 	case share(truncated) > muchDoubted:
-		return incomplete, percent(share(truncated)) + " of the stacks are truncated"
+		return incomplete, layout.Percent(share(truncated)) + " of the stacks are truncated"
 	case unnamed > muchUnnamed*float64(max(c.Folded, 1)):
-		return incomplete, percent(unnamed/float64(c.Folded)) + " of the time is in code without names"
+		return incomplete, layout.Percent(unnamed/float64(c.Folded)) + " of the time is in code without names"
 	case c.Folded == 0:
 		return nothing, account
 	case c.Folded < fewSamples:
 		return coarse, account
 	case approximated > muchDoubted:
-		return approximate, percent(approximated) + " of stacks have [inlined in M]"
+		return approximate, layout.Percent(approximated) + " of stacks have [inlined in M]"
 	case uncertain > muchDoubted:
-		return approximate, "the callers of " + percent(uncertain) + " of the samples are uncertain"
+		return approximate, "the callers of " + layout.Percent(uncertain) + " of the samples are uncertain"
 	}
 	return good, account
 }
@@ -231,9 +231,6 @@ func extentDoubt(e *profile.Extent) (word, why string) {
 	}
 	return partial, why
 }
-
-// percent writes a share in whole percent.
-func percent(share float64) string { return fmt.Sprintf("%.0f%%", 100*share) }
 
 // leafUnnamed reports whether the innermost frame of a sample has no name.
 func leafUnnamed(s *pprof.Sample) bool {

@@ -42,6 +42,18 @@ const (
 	withWakers          // stacks of waits end with those of who ended them
 )
 
+// formOf is that of views by method.
+func formOf(o *ViewOptions) viewForm {
+	var form viewForm
+	if o.SumVM {
+		form |= summed
+	}
+	if o.Idle {
+		form |= withIdle
+	}
+	return form
+}
+
 // newView builds the tree of a profile. It fails if p does not count anything that can be added up.
 func newView(p *pprof.Profile, form viewForm) (*view, error) {
 	typeOf := stacks.MainType

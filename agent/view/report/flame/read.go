@@ -22,8 +22,8 @@ import (
 // none of a kind that has no values. It fails if the values cannot be added up.
 func Read(p *pprof.Profile) ([]*Graph, error) {
 	var all []*Graph
-	switch kind, events := stacks.EventKindOf(p); {
-	case events:
+	switch kind, ofEvents := stacks.EventKindOf(p); {
+	case ofEvents:
 		f := newFlame(kind.String(), kind.Describe().Title, stored.MainValue(kind).Unit)
 		r := flameReader{Graph: f, leaf: kind.Describe().Leaf}
 		f.effect = report.EffectOf(p, kind)

@@ -119,3 +119,6 @@ func Signed(value float64) string {
 	}
 	return "+" + text
 }
+
+// Percent writes a share in whole percent.
+func Percent(share float64) string { return fmt.Sprintf("%.0f%%", 100*share) }
