@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/model/profile"
-	"github.com/vmprof-agent/vmprof-agent/agent/view/report"
+	eventviews "github.com/vmprof-agent/vmprof-agent/agent/view/report/events"
 	"github.com/vmprof-agent/vmprof-agent/tests/events"
 	"github.com/vmprof-agent/vmprof-agent/tests/jvm"
 	"github.com/vmprof-agent/vmprof-agent/tests/needs"
@@ -37,7 +37,7 @@ func recordExceptions(t *testing.T, jdk jvm.JDK) {
 		for _, thrown := range truth.Thrown {
 			times += float64(thrown.Times)
 		}
-		total, err := report.TotalOf(p, profile.Exceptions)
+		total, err := eventviews.TotalOf(p, profile.Exceptions)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -11,7 +11,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/vmprof-agent/vmprof-agent/agent/view/report"
+	eventviews "github.com/vmprof-agent/vmprof-agent/agent/view/report/events"
+	"github.com/vmprof-agent/vmprof-agent/agent/view/report/layout"
 	"github.com/vmprof-agent/vmprof-agent/tests/events"
 	"github.com/vmprof-agent/vmprof-agent/tests/jvm"
 	"github.com/vmprof-agent/vmprof-agent/tests/needs"
@@ -141,7 +142,7 @@ func TestRecordTimeIntervals(t *testing.T) {
 		// On a busy machine the usual budget has room for too few waits of each method.
 		p, truth := recordEvents(t, guest, kind, threads, amount, "--budget=10%")
 		var text bytes.Buffer
-		if err := report.EventView(p)(&text, p, &report.ViewOptions{}); err != nil {
+		if err := eventviews.View(p)(&text, p, &layout.Options{}); err != nil {
 			t.Fatal(err)
 		}
 		printed, wrong := 0, 0

@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/vmprof-agent/vmprof-agent/agent/view/report"
+	"github.com/vmprof-agent/vmprof-agent/agent/view/report/input"
 	"github.com/vmprof-agent/vmprof-agent/agent/view/report/versions"
 	"github.com/vmprof-agent/vmprof-agent/tests/breakpoints"
 	"github.com/vmprof-agent/vmprof-agent/tests/guests"
@@ -114,7 +114,7 @@ func versionsKnown(t *testing.T, jdks []jvm.JDK) {
 				t.Fatal(err)
 			}
 			mustSucceed(t, append([]string{"record", "-F", strconv.Itoa(frequency), "-o", path, "--"}, java.Args...)...)
-			p, err := report.ReadFile(path)
+			p, err := input.ReadFile(path)
 			if err != nil {
 				t.Fatal(err)
 			}

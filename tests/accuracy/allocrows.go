@@ -14,6 +14,8 @@ import (
 
 	"github.com/vmprof-agent/vmprof-agent/agent/model/profile"
 	views "github.com/vmprof-agent/vmprof-agent/agent/view/report"
+	eventviews "github.com/vmprof-agent/vmprof-agent/agent/view/report/events"
+	"github.com/vmprof-agent/vmprof-agent/agent/view/report/layout"
 	"github.com/vmprof-agent/vmprof-agent/tests/events"
 	"github.com/vmprof-agent/vmprof-agent/tests/harness"
 	"github.com/vmprof-agent/vmprof-agent/tests/jvm"
@@ -198,7 +200,7 @@ func (m meter) recordAllocRows(ctx context.Context, t allocRowTrial) (r allocRow
 		return r, err
 	}
 	p := s.recording.Profile
-	total, err := views.TotalOf(p, profile.Allocations)
+	total, err := eventviews.TotalOf(p, profile.Allocations)
 	if err != nil {
 		return r, err
 	}
@@ -213,7 +215,7 @@ func (m meter) recordAllocRows(ctx context.Context, t allocRowTrial) (r allocRow
 		shares[name] *= 100 / r.truth
 	}
 	var text bytes.Buffer
-	if err := views.Allocations(&text, p, &views.ViewOptions{}); err != nil {
+	if err := eventviews.Allocations(&text, p, &layout.Options{}); err != nil {
 		return r, err
 	}
 	if r.rows, err = readAllocRows(text.String(), shares); err == nil {

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/model/profile"
-	views "github.com/vmprof-agent/vmprof-agent/agent/view/report"
+	eventviews "github.com/vmprof-agent/vmprof-agent/agent/view/report/events"
 	"github.com/vmprof-agent/vmprof-agent/tests/events"
 	"github.com/vmprof-agent/vmprof-agent/tests/harness"
 	"github.com/vmprof-agent/vmprof-agent/tests/jvm"
@@ -97,7 +97,7 @@ type totalResult struct {
 
 // A recordedTotal is a total and its true value.
 type recordedTotal struct {
-	views.EventTotal
+	eventviews.Total
 	truth, tolerance float64 // true value, and the tolerance of that
 	length           time.Duration
 }
@@ -188,7 +188,7 @@ func (t totalTrial) judge(s seen) (r recordedTotal, err error) {
 	if p == nil {
 		return r, fmt.Errorf("nothing was recorded of %v\n%s", kind, s.recording.Output)
 	}
-	r.EventTotal, err = views.TotalOf(p, kind)
+	r.Total, err = eventviews.TotalOf(p, kind)
 	return r, err
 }
 

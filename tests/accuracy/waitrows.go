@@ -9,7 +9,8 @@ import (
 
 	pprof "github.com/google/pprof/profile"
 
-	views "github.com/vmprof-agent/vmprof-agent/agent/view/report"
+	eventviews "github.com/vmprof-agent/vmprof-agent/agent/view/report/events"
+	"github.com/vmprof-agent/vmprof-agent/agent/view/report/layout"
 	"github.com/vmprof-agent/vmprof-agent/tests/events"
 	"github.com/vmprof-agent/vmprof-agent/tests/harness"
 	"github.com/vmprof-agent/vmprof-agent/tests/jvm"
@@ -143,12 +144,12 @@ func judgeWaitRows(s seen) (rows []dozeRow, err error) {
 
 // waitIntervals are the rows of the report of a profile.
 func waitIntervals(p *pprof.Profile) (map[string]events.Interval, error) {
-	view := views.EventView(p)
+	view := eventviews.View(p)
 	if view == nil {
 		return nil, fmt.Errorf("the recording has no events")
 	}
 	var b bytes.Buffer
-	if err := view(&b, p, &views.ViewOptions{}); err != nil {
+	if err := view(&b, p, &layout.Options{}); err != nil {
 		return nil, err
 	}
 	return events.Intervals(b.String()), nil

@@ -17,7 +17,7 @@ import (
 	pprof "github.com/google/pprof/profile"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/model/profile"
-	views "github.com/vmprof-agent/vmprof-agent/agent/view/report"
+	eventviews "github.com/vmprof-agent/vmprof-agent/agent/view/report/events"
 	"github.com/vmprof-agent/vmprof-agent/tests/events"
 	"github.com/vmprof-agent/vmprof-agent/tests/jvm"
 	"github.com/vmprof-agent/vmprof-agent/tests/profiler"
@@ -195,12 +195,12 @@ func compare(p program, t truth, r *profiler.Recording) (list []result, err erro
 		truth:    t.cpu.Seconds(),
 		recorded: cpu.sum, within: normal95 * cpu.deviation, tolerance: cpuOutside.Seconds()})
 	total := func(kind profile.EventKind, what, source, unit string, scale, truth float64,
-		tolerance func(views.EventTotal) float64) error {
+		tolerance func(eventviews.Total) float64) error {
 		p0 := r.Kinds[kind.String()]
 		if p0 == nil {
 			return fmt.Errorf("nothing was recorded of %v\n%s", kind, r.Output)
 		}
-		sum, err := views.TotalOf(p0, kind)
+		sum, err := eventviews.TotalOf(p0, kind)
 		if err != nil {
 			return err
 		}
@@ -209,7 +209,7 @@ func compare(p program, t truth, r *profiler.Recording) (list []result, err erro
 			within:   sum.Within / scale, tolerance: tolerance(sum) / scale})
 		return nil
 	}
-	heap := func(recorded views.EventTotal) float64 {
+	heap := func(recorded eventviews.Total) float64 {
 		allowed := t.heap.uncertainty + unusedBuffers*t.heap.bytes
 		if recorded.Missed > 0 {
 			allowed += t.beginning.bytes
@@ -220,7 +220,7 @@ func compare(p program, t truth, r *profiler.Recording) (list []result, err erro
 		return nil, err
 	}
 	stopped := events.Stopped(t.safepoints)
-	stops := func(recorded views.EventTotal) float64 {
+	stops := func(recorded eventviews.Total) float64 {
 		allowed := 0.01*float64(stopped) + float64(len(t.safepoints))*20e3
 		if recorded.Missed > 0 && len(t.safepoints) > 0 {
 			allowed += float64(events.Stopped(events.Between(t.safepoints, time.Time{},
@@ -231,7 +231,7 @@ func compare(p program, t truth, r *profiler.Recording) (list []result, err erro
 	if err := total(profile.Pauses, "stopped", "the safepoint log", "ms", 1e6, float64(stopped), stops); err != nil {
 		return nil, err
 	}
-	none := func(views.EventTotal) float64 { return 0 }
+	none := func(eventviews.Total) float64 { return 0 }
 	if err := total(profile.Faults, "page faults", "the kernel (rusage)", "", 1, float64(t.faults), none); err != nil {
 		return nil, err
 	}
@@ -287,7 +287,7 @@ func compareWaits(t truth, recording *profiler.Recording) (r result, err error) 
 	if err != nil {
 		return r, err
 	}
-	all, err := views.TotalOf(p, profile.Locks)
+	all, err := eventviews.TotalOf(p, profile.Locks)
 	if err != nil {
 		return r, err
 	}
@@ -302,7 +302,7 @@ func compareWaits(t truth, recording *profiler.Recording) (r result, err error) 
 	first := all.Missed // or what another kind says that was not observed: this one may have no events
 	for _, kind := range []profile.EventKind{profile.Allocations, profile.Pauses, profile.Faults} {
 		if p := recording.Kinds[kind.String()]; p != nil {
-			total, err := views.TotalOf(p, kind)
+			total, err := eventviews.TotalOf(p, kind)
 			if err != nil {
 				return r, err
 			}

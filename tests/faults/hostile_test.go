@@ -116,9 +116,9 @@ var hostileRows = []Row{
 		Holds: "`report` and `compare` find out what it takes before they keep any of it, and refuse more than 128 " +
 			"MB if that is also more than 300 times the size of the file. " +
 			"The error names the bound, which `GOMEMLIMIT` sets. So do they refuse stacks of more than 65,536 frames.",
-		Elsewhere: []string{"agent/view/report.TestReadRefuses", "agent/view/report.TestMeasure",
-			"agent/view/report.TestReadBombs", "agent/view/report.TestMemoryForDeepStacks",
-			"agent/view/report.FuzzRead"},
+		Elsewhere: []string{"agent/view/report/input.TestReadRefuses", "agent/view/report/input.TestMeasure",
+			"agent/view/report/input.TestReadBombs", "agent/view/report/input.TestMemoryForDeepStacks",
+			"agent/view/report/input.FuzzRead"},
 	},
 	{
 		Fault: "a file, a link or a socket of others where a Unix socket of the agent is to be",

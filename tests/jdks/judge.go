@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/model/profile"
-	"github.com/vmprof-agent/vmprof-agent/agent/view/report"
+	eventviews "github.com/vmprof-agent/vmprof-agent/agent/view/report/events"
 	"github.com/vmprof-agent/vmprof-agent/tests/events"
 	"github.com/vmprof-agent/vmprof-agent/tests/jvm"
 )
@@ -88,7 +88,7 @@ func (m meter) allocate(ctx context.Context, c jvm.Command) ([]verdict, error) {
 	if err != nil {
 		return nil, err
 	}
-	total, err := report.TotalOf(s.recording.Profile, profile.Allocations)
+	total, err := eventviews.TotalOf(s.recording.Profile, profile.Allocations)
 	if err != nil {
 		return nil, err
 	}
@@ -180,7 +180,7 @@ func (m meter) wait(ctx context.Context, c jvm.Command) ([]verdict, error) {
 	if err != nil {
 		return nil, err
 	}
-	total, err := report.TotalOf(s.recording.Profile, profile.Locks)
+	total, err := eventviews.TotalOf(s.recording.Profile, profile.Locks)
 	if err != nil {
 		return nil, err
 	}

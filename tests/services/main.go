@@ -25,6 +25,8 @@ import (
 
 	"github.com/vmprof-agent/vmprof-agent/agent/model/stored"
 	"github.com/vmprof-agent/vmprof-agent/agent/view/report"
+	eventviews "github.com/vmprof-agent/vmprof-agent/agent/view/report/events"
+	"github.com/vmprof-agent/vmprof-agent/agent/view/report/layout"
 	"github.com/vmprof-agent/vmprof-agent/tests/events"
 	"github.com/vmprof-agent/vmprof-agent/tests/harness"
 	"github.com/vmprof-agent/vmprof-agent/tests/jvm"
@@ -272,13 +274,13 @@ func (k *kind) compare(g *running, p *pprof.Profile) (result, error) {
 		}
 	case "calls":
 		var text bytes.Buffer
-		if err := report.Edges(&text, p, &report.ViewOptions{Width: 1 << 10}); err != nil {
+		if err := report.Edges(&text, p, &layout.Options{Width: 1 << 10}); err != nil {
 			return result{}, err
 		}
 		r.said = r.printed == 0 && strings.Contains(text.String(), "compiled into their callers are not in")
 	case "wall": // the row of the method has an interval of its own
 		var text bytes.Buffer
-		if err := report.Wall(&text, p, &report.ViewOptions{}); err != nil {
+		if err := eventviews.Wall(&text, p, &layout.Options{}); err != nil {
 			return result{}, err
 		}
 		if row, ok := events.Intervals(text.String())[k.under]; ok {

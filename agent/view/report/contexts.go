@@ -85,9 +85,9 @@ var ErrNoContexts = errors.New("the profile has no information on contexts: reco
 // for each process. The tables are Table 1 of Inoue and Nakatani (OOPSLA 2009, section 7.3), also
 // with call sites, which their links do not have; the samples by how they were placed; and, if that
 // was checked, how many were placed rightly. Below are the hottest contexts, and the hottest edges
-// if the profile has entries. Nil options are DefaultViewOptions. It fails if every stack was
+// if the profile has entries. Nil options are layout.DefaultOptions. It fails if every stack was
 // walked.
-func Contexts(w io.Writer, p *pprof.Profile, opts *ViewOptions) error {
+func Contexts(w io.Writer, p *pprof.Profile, opts *layout.Options) error {
 	opts = opts.OrDefault()
 	m, err := stored.MetadataOf(p)
 	if err != nil && !errors.Is(err, stored.ErrNone) {
@@ -115,12 +115,12 @@ func Contexts(w io.Writer, p *pprof.Profile, opts *ViewOptions) error {
 type contextTables struct {
 	rows    []*processContexts // the busiest process first
 	windows int                // number of windows that they are sums of; 0 or 1 for none
-	opts    *ViewOptions
+	opts    *layout.Options
 	out     *bufio.Writer
 	tables  int // written so far
 }
 
-func newContextTables(lines []stored.ProcessContexts, opts *ViewOptions, out *bufio.Writer) *contextTables {
+func newContextTables(lines []stored.ProcessContexts, opts *layout.Options, out *bufio.Writer) *contextTables {
 	t := &contextTables{rows: sumContexts(lines), opts: opts, out: out}
 	windows := make(map[int64]bool)
 	for _, l := range lines {
@@ -260,7 +260,7 @@ func (t *contextTables) checked() {
 // partial one (Java Grande 2000), of which a reader sees what takes time and what is called often.
 type hotContexts struct {
 	*view
-	opts *ViewOptions
+	opts *layout.Options
 	out  *bufio.Writer
 }
 

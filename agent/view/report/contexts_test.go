@@ -13,6 +13,7 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/model/profile"
 	"github.com/vmprof-agent/vmprof-agent/agent/model/stored"
 	"github.com/vmprof-agent/vmprof-agent/agent/view/report"
+	"github.com/vmprof-agent/vmprof-agent/agent/view/report/layout"
 	"github.com/vmprof-agent/vmprof-agent/agent/view/sink"
 	"github.com/vmprof-agent/vmprof-agent/agent/view/sink/sinktest"
 )
@@ -41,7 +42,7 @@ func TestContextsGolden(t *testing.T) {
 		t.Fatal(err)
 	}
 	sinktest.Golden(t, "windows.contexts.golden", sinktest.Show(t, report.Contexts, sinktest.MustStored(t, w),
-		&report.ViewOptions{N: 3, Width: 79}))
+		&layout.Options{N: 3, Width: 79}))
 }
 
 func TestContextsFitTerminal(t *testing.T) {
@@ -78,7 +79,7 @@ func TestContextsErrors(t *testing.T) {
 			Contexts: profile.Contexts{Mode: profile.ContextChain, Walked: 1}})
 	}
 	store(many...)
-	if got := sinktest.Show(t, report.Contexts, p, &report.ViewOptions{N: 2, Width: 79}); !strings.Contains(got,
+	if got := sinktest.Show(t, report.Contexts, p, &layout.Options{N: 2, Width: 79}); !strings.Contains(got,
 		"java (pid 1)\n98 more lines\n") {
 		t.Errorf("not two of a hundred processes:\n%s", got)
 	}
@@ -148,7 +149,7 @@ func TestFooterTellsOfDoubts(t *testing.T) {
 	} {
 		p := sinktest.MustPprof(t, &profile.Profile{Period: 1, Processes: []*profile.Process{{PID: 1, Comm: "java",
 			Contexts: test.contexts, Threads: test.threads}}})
-		got := sinktest.Show(t, sinktest.ViewFooter, p, &report.ViewOptions{})
+		got := sinktest.Show(t, sinktest.ViewFooter, p, &layout.Options{})
 		if _, line, _ := strings.Cut(got, "\n"); line != test.want {
 			t.Errorf("%q, want %q", line, test.want)
 		}

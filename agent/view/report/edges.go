@@ -27,9 +27,9 @@ const maxTargets = 8
 // numbers have three digits and a 95 % interval. Above them is how much of the sampled callees'
 // time has no number. Below them are the virtual call sites with the distribution over their
 // targets; targets that pass cct.GuardedShare are marked. Where only the line of a call is known,
-// lines that call several methods have such a table, too. Nil options are DefaultViewOptions. It
+// lines that call several methods have such a table, too. Nil options are layout.DefaultOptions. It
 // fails if calls were not recorded.
-func Edges(w io.Writer, p *pprof.Profile, opts *ViewOptions) error {
+func Edges(w io.Writer, p *pprof.Profile, opts *layout.Options) error {
 	opts = opts.OrDefault()
 	engines, err := callsByEngine(p)
 	if err != nil {
@@ -60,7 +60,7 @@ func Edges(w io.Writer, p *pprof.Profile, opts *ViewOptions) error {
 
 type edgeWriter struct {
 	*engineCalls
-	opts  *ViewOptions
+	opts  *layout.Options
 	sites stacks.SiteNames
 	out   *bufio.Writer
 }
@@ -279,8 +279,8 @@ func describeLayers(app *regexp.Regexp) string {
 // library, a line for each process and engine, as Table 2 of Moret, Binder and Villazón (PEPM 2009)
 // does. A sixth column holds the calls that are in none of the four: from or to code without a name
 // or not of the program, and those that have no caller. Options.App says what the application is;
-// nil options are DefaultViewOptions. It fails if calls were not recorded.
-func Layers(w io.Writer, p *pprof.Profile, opts *ViewOptions) error {
+// nil options are layout.DefaultOptions. It fails if calls were not recorded.
+func Layers(w io.Writer, p *pprof.Profile, opts *layout.Options) error {
 	opts = opts.OrDefault()
 	rows, err := newLayerRows(p, opts)
 	if err != nil {
@@ -329,7 +329,7 @@ type layerRow struct {
 	total           uint64                         // never 0
 }
 
-func newLayerRows(p *pprof.Profile, opts *ViewOptions) ([]*layerRow, error) {
+func newLayerRows(p *pprof.Profile, opts *layout.Options) ([]*layerRow, error) {
 	if !stacks.HasCalls(p) {
 		return nil, stacks.ErrNoCalls
 	}

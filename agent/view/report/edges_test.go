@@ -16,6 +16,7 @@ import (
 
 	"github.com/vmprof-agent/vmprof-agent/agent/model/profile"
 	"github.com/vmprof-agent/vmprof-agent/agent/view/report"
+	"github.com/vmprof-agent/vmprof-agent/agent/view/report/layout"
 	"github.com/vmprof-agent/vmprof-agent/agent/view/sink"
 	"github.com/vmprof-agent/vmprof-agent/agent/view/sink/sinktest"
 	"github.com/vmprof-agent/vmprof-agent/symbolize/symbol"
@@ -27,7 +28,7 @@ func TestCallViewsGolden(t *testing.T) {
 	sinktest.Golden(t, "calls.methods.golden", sinktest.Show(t, report.Methods, stored, nil))
 	sinktest.Golden(t, "calls.tree.golden", sinktest.Show(t, report.Tree, stored, nil))
 	sinktest.Golden(t, "calls.narrow.golden", sinktest.Show(t, report.Report, stored,
-		&report.ViewOptions{N: 2, Width: 60}))
+		&layout.Options{N: 2, Width: 60}))
 	sinktest.Golden(t, "both.golden", sinktest.Show(t, report.Report, sinktest.MustPprof(t, sinktest.ShopBoth()), nil))
 	sinktest.Golden(t, "count.golden", sinktest.Show(t, report.Edges, sinktest.MustPprof(t, sinktest.ShopCounted()),
 		nil))
@@ -115,7 +116,7 @@ func TestManyTargets(t *testing.T) {
 		!strings.Contains(got, "80 more edges\n") {
 		t.Errorf("Edges =\n%s", got)
 	}
-	if got := sinktest.Show(t, report.Edges, stored, new(report.ViewOptions)); strings.Contains(got, "more") {
+	if got := sinktest.Show(t, report.Edges, stored, new(layout.Options)); strings.Contains(got, "more") {
 		t.Errorf("something is left out:\n%s", got)
 	}
 }
@@ -150,7 +151,7 @@ unknown call site: 5.0% of the calls, for which virtual calls are unknown
 	if strings.Contains(got, "Virtual call sites") || strings.Contains(got, "guarded inlining") {
 		t.Errorf("a line is taken for a virtual call:\n%s", got)
 	}
-	for _, line := range strings.Split(sinktest.Show(t, report.Edges, stored, &report.ViewOptions{N: 10, Width: 40}),
+	for _, line := range strings.Split(sinktest.Show(t, report.Edges, stored, &layout.Options{N: 10, Width: 40}),
 		"\n") {
 		if strings.Contains(line, "all calls") && !strings.HasSuffix(line, ":42, all calls of the line") {
 			t.Errorf("the narrow view cuts what the line is: %s", line)
@@ -189,7 +190,7 @@ func TestManyLines(t *testing.T) {
 			Site: profile.Site{Line: line + 1, Offset: -1}, Callee: sinktest.MapGet, Weight: 1})
 	}
 	p.Processes[0].Calls[0].Graph = sinktest.CallGraph(list...)
-	got := sinktest.Show(t, report.Edges, sinktest.MustPprof(t, p), &report.ViewOptions{N: 2})
+	got := sinktest.Show(t, report.Edges, sinktest.MustPprof(t, p), &layout.Options{N: 2})
 	if n := strings.Count(got, "all calls of the line"); n != 2 || !strings.Contains(got, "         3 more lines\n") {
 		t.Errorf("%d lines are shown, want 2 and 3 more:\n%s", n, got)
 	}
@@ -296,7 +297,7 @@ number of calls unknown (seen in stacks or code only): 1 edge
 }
 
 // layerRows returns the lines of the matrix as fields.
-func layerRows(t *testing.T, p *profile.Profile, opts *report.ViewOptions) (rows [][]string) {
+func layerRows(t *testing.T, p *profile.Profile, opts *layout.Options) (rows [][]string) {
 	t.Helper()
 	lines := strings.Split(sinktest.Show(t, report.Layers, sinktest.MustPprof(t, p), opts), "\n")
 	for _, line := range lines[2:] {
@@ -384,7 +385,7 @@ func TestLayersApp(t *testing.T) {
 			sinktest.Called{Caller: sinktest.MapGet, Site: unknown, Callee: sinktest.MapGet, Weight: 1},
 			sinktest.Called{Caller: sinktest.ShopRun, Site: unknown, Callee: sinktest.BookPrice, Weight: 2},
 		)}}}}}
-		got := layerRows(t, p, &report.ViewOptions{App: regexp.MustCompile(test.app)})
+		got := layerRows(t, p, &layout.Options{App: regexp.MustCompile(test.app)})
 		if len(got) != 1 || strings.Join(got[0][:5], " ") != test.want {
 			t.Errorf("%s: %q, want %s", test.app, got, test.want)
 		}
@@ -395,7 +396,7 @@ func TestLayersGolden(t *testing.T) {
 	sinktest.Golden(t, "calls.layers.golden", sinktest.Show(t, report.Layers,
 		sinktest.MustPprof(t, sinktest.ShopCalls()), nil))
 	if got := sinktest.Show(t, report.Layers, sinktest.MustPprof(t, sinktest.ShopCalls()),
-		&report.ViewOptions{N: 1}); !strings.Contains(got, "1 more line\n") {
+		&layout.Options{N: 1}); !strings.Contains(got, "1 more line\n") {
 		t.Errorf("Layers =\n%s", got)
 	}
 }

@@ -19,7 +19,7 @@ import (
 
 // writeCallMethods writes the hot methods of a profile that has nothing but calls, a table for each
 // engine: how often a method is called, and how many calls it makes itself.
-func writeCallMethods(out *bufio.Writer, p *pprof.Profile, opts *ViewOptions) error {
+func writeCallMethods(out *bufio.Writer, p *pprof.Profile, opts *layout.Options) error {
 	engines, err := callsByEngine(p)
 	if err != nil {
 		return err
@@ -37,7 +37,7 @@ func writeCallMethods(out *bufio.Writer, p *pprof.Profile, opts *ViewOptions) er
 // writeMethods writes the table of one engine, the most called first. The most calling method is
 // often one that was called once, long ago, so callers are in it even if nobody was seen to call
 // them.
-func (e *engineCalls) writeMethods(out *bufio.Writer, opts *ViewOptions) {
+func (e *engineCalls) writeMethods(out *bufio.Writer, opts *layout.Options) {
 	called, makes := e.graph.Callees(), e.graph.Callers()
 	names := make([]string, 0, len(called))
 	for name := range called {
@@ -73,8 +73,8 @@ func (e *engineCalls) writeMethods(out *bufio.Writer, opts *ViewOptions) {
 // Methods writes the hot methods of a profile as a table, the most self time first: that in which a
 // method was innermost, and that in which it was anywhere on the stack, recursion counted once;
 // with the numbers of samples. If the profile has nothing but calls, these are the calls of the
-// method and the calls that it makes. Nil options are DefaultViewOptions.
-func Methods(w io.Writer, p *pprof.Profile, opts *ViewOptions) error {
+// method and the calls that it makes. Nil options are layout.DefaultOptions.
+func Methods(w io.Writer, p *pprof.Profile, opts *layout.Options) error {
 	opts = opts.OrDefault()
 	out := bufio.NewWriter(w)
 	if stacks.HoldsCalls(p) && !stacks.HasTime(p) {
@@ -157,13 +157,13 @@ const maxIndent = 32
 // with all its descendants. Methods that are always inlined there are marked, where the paper
 // leaves them out, and direct recursion that nothing branches off from is one line. If the
 // profile is of several processes, they are the outermost lines. Nil options are
-// DefaultViewOptions.
+// layout.DefaultOptions.
 //
 // Contexts are also marked if some of their samples may belong elsewhere: those of the context
 // itself, or of contexts below that are too light to be shown. If the profile has entries, e:
 // counts how often samples found the context newly entered: of two with the same s:, the one with
 // more is called often, and the other runs long (Whaley, Java Grande 2000).
-func Tree(w io.Writer, p *pprof.Profile, opts *ViewOptions) error {
+func Tree(w io.Writer, p *pprof.Profile, opts *layout.Options) error {
 	opts = opts.OrDefault()
 	v, err := newView(p, byProcess|withWakers|formOf(opts)&withIdle)
 	if err != nil {
@@ -192,7 +192,7 @@ func (t *treeWriter) liftMarks() {
 
 type treeWriter struct {
 	*view
-	opts   *ViewOptions
+	opts   *layout.Options
 	totals []uint64 // by NodeID
 	out    *bufio.Writer
 	used   stacks.Flags

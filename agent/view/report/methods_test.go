@@ -11,6 +11,7 @@ import (
 
 	"github.com/vmprof-agent/vmprof-agent/agent/model/profile"
 	"github.com/vmprof-agent/vmprof-agent/agent/view/report"
+	"github.com/vmprof-agent/vmprof-agent/agent/view/report/layout"
 	"github.com/vmprof-agent/vmprof-agent/agent/view/report/stacks"
 	"github.com/vmprof-agent/vmprof-agent/agent/view/sink/sinktest"
 	"github.com/vmprof-agent/vmprof-agent/symbolize/symbol"
@@ -26,7 +27,7 @@ func TestTreeLiftsMarks(t *testing.T) {
 		5:  {"HashMap.getNode [ja] ", "Cart.total [jf] ", "Shop.checkout [ijaf] "},
 		60: {"Cart.total [jaf] ", "Shop.checkout [ijaf] ", "(call_stub) [s] "},
 	} {
-		got := sinktest.Show(t, report.Tree, sinktest.MustPprof(t, p), &report.ViewOptions{MinShare: share})
+		got := sinktest.Show(t, report.Tree, sinktest.MustPprof(t, p), &layout.Options{MinShare: share})
 		for _, want := range want {
 			if !strings.Contains(got, want) {
 				t.Errorf("from %g%% on: no %q in\n%s", share, want, got)
@@ -101,7 +102,7 @@ func TestTreeFigure12(t *testing.T) {
 	// 734 samples below getCustomerByLastName: callees of which none is in the figure.
 	contexts[custom+" Company.getCustomerByLastName hidden1"] = 400
 	contexts[custom+" Company.getCustomerByLastName hidden2"] = 334
-	got := sinktest.Show(t, report.Tree, sinktest.MustPprof(t, callers(contexts)), &report.ViewOptions{MinShare: 0.3})
+	got := sinktest.Show(t, report.Tree, sinktest.MustPprof(t, callers(contexts)), &layout.Options{MinShare: 0.3})
 	want := strings.Join([]string{
 		"+-TransactionManager.goManual [j] s:2953(1.2%) d:221376(91.5%)",
 		" +-DeliveryTransaction.process [j] s:122(0.1%) d:77080(31.9%)",

@@ -1,6 +1,7 @@
-// Package report reads stored profiles: it shows views of them. Package compare compares them.
+// Package report writes views of stored profiles, which package input reads. Packages below it have
+// further views, such as those of events. Package compare compares profiles.
 //
-//	p, err := report.ReadFile("vmprof.pb.gz")
+//	p, err := input.ReadFile("vmprof.pb.gz")
 //	err = report.Report(os.Stdout, p, nil)
 //
 // Every profile is untrusted, whichever program wrote it. What the agent's own profiles say about
@@ -20,6 +21,7 @@ import (
 
 	"github.com/vmprof-agent/vmprof-agent/agent/model/profile"
 	"github.com/vmprof-agent/vmprof-agent/agent/model/stored"
+	"github.com/vmprof-agent/vmprof-agent/agent/view/report/events"
 	"github.com/vmprof-agent/vmprof-agent/agent/view/report/layout"
 	"github.com/vmprof-agent/vmprof-agent/agent/view/report/stacks"
 )
@@ -136,11 +138,11 @@ func labelShare(p *pprof.Profile, key, value string) float64 {
 // Report writes the views that a profile has something for, and the footer. Of events these are
 // their own view and the contexts, which safepoints have none of. Of all else they are hot methods,
 // hot edges of call graphs, the contexts, which edges of call graphs alone do not have, and how
-// these were found if not all stacks were walked. Nil options are DefaultViewOptions.
-func Report(w io.Writer, p *pprof.Profile, opts *ViewOptions) error {
+// these were found if not all stacks were walked. Nil options are layout.DefaultOptions.
+func Report(w io.Writer, p *pprof.Profile, opts *layout.Options) error {
 	opts = opts.OrDefault()
-	views := []func(io.Writer, *pprof.Profile, *ViewOptions) error{Methods}
-	if events := EventView(p); events != nil {
+	views := []func(io.Writer, *pprof.Profile, *layout.Options) error{Methods}
+	if events := events.View(p); events != nil {
 		views[0] = events
 	}
 	if stacks.HoldsCalls(p) {
@@ -165,7 +167,7 @@ func Report(w io.Writer, p *pprof.Profile, opts *ViewOptions) error {
 
 // Text writes the report of a profile as it is kept in a file, where names need not be shortened.
 func Text(w io.Writer, p *pprof.Profile) error {
-	opts := DefaultViewOptions()
+	opts := layout.DefaultOptions()
 	opts.N, opts.Width, opts.SumVM = 100, 0, false
 	return Report(w, p, opts)
 }

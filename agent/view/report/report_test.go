@@ -13,6 +13,7 @@ import (
 
 	"github.com/vmprof-agent/vmprof-agent/agent/model/profile"
 	"github.com/vmprof-agent/vmprof-agent/agent/view/report"
+	"github.com/vmprof-agent/vmprof-agent/agent/view/report/layout"
 	"github.com/vmprof-agent/vmprof-agent/agent/view/sink"
 	"github.com/vmprof-agent/vmprof-agent/agent/view/sink/sinktest"
 	"github.com/vmprof-agent/vmprof-agent/cct"
@@ -23,7 +24,7 @@ func TestReportGolden(t *testing.T) {
 	sinktest.Golden(t, "shop.methods.golden", sinktest.Show(t, report.Methods, stored, nil))
 	sinktest.Golden(t, "shop.tree.golden", sinktest.Show(t, report.Tree, stored, nil))
 	sinktest.Golden(t, "shop.narrow.golden", sinktest.Show(t, report.Report, stored,
-		&report.ViewOptions{N: 5, MinShare: 5, Width: 60}))
+		&layout.Options{N: 5, MinShare: 5, Width: 60}))
 	var text bytes.Buffer
 	if err := sink.FormatText.Encode(&text, sinktest.Shop(), sink.ContentOf(sinktest.Shop())); err != nil {
 		t.Fatal(err)
@@ -136,5 +137,39 @@ func TestFooterIsBounded(t *testing.T) {
 	}
 	if n := strings.Count(out.String(), "\n"); n != 101 || !strings.HasSuffix(out.String(), "902 more comments\n") {
 		t.Errorf("%d lines:\n%s", n, &out)
+	}
+}
+
+// The tree and the hot methods of events are in their own unit, and waits for work do not drown
+// contention.
+func TestTreeOfEvents(t *testing.T) {
+	for _, test := range []struct {
+		kind profile.EventKind
+		view sinktest.ViewFunc
+		want []string
+	}{
+		{profile.Allocations, report.Tree, []string{
+			"Calling contexts with 0.3% or more of 10.5MB allocated\n",
+			"+-com.acme.Shop.checkout [j] s:0B(0.0%) d:10.5MB(100.0%)\n",
+			"+-MemAllocator::allocate [n] s:9.4MB(90.0%) d:9.4MB(90.0%)\n",
+		}},
+		{profile.Allocations, report.Methods,
+			[]string{"100.0%      10.5MB  100.0%      10.5MB  [n] MemAllocator::allocate\n"}},
+		{profile.Locks, report.Tree, []string{
+			"of 800.00ms delay\n", "+-com.acme.Cart.total [j] s:0ns(0.0%) d:199.00ms(24.9%)\n",
+			"omitted: waits for work, 9.00s\n",
+		}},
+		{profile.Locks, report.Methods, []string{"omitted: waits for work, 9.00s\n"}},
+		{profile.Cycles, report.Tree, []string{"of 10.00G cycles\n", "+-do_futex [k] s:1.00G(10.0%) d:1.00G(10.0%)\n"}},
+		{profile.Values, report.Methods,
+			[]string{" 46.2%         60   76.9%        100  [j] com.acme.Shop.checkout\n"}},
+	} {
+		got := sinktest.Show(t, test.view, sinktest.MustPprofOf(t, sinktest.ShopEvents(), sink.OfEvents(test.kind)),
+			nil)
+		for _, want := range test.want {
+			if !strings.Contains(got, want) {
+				t.Errorf("%v: no %q in\n%s", test.kind, want, got)
+			}
+		}
 	}
 }

@@ -20,9 +20,9 @@ import (
 )
 
 // Slow writes the slowest invocations of a method: when each was, how long it took and because of
-// what, and the stack in which it spent most of that. Nil options are DefaultViewOptions. It fails
-// if the profile has none.
-func Slow(w io.Writer, p *pprof.Profile, opts *ViewOptions) error {
+// what, and the stack in which it spent most of that. Nil options are layout.DefaultOptions. It
+// fails if the profile has none.
+func Slow(w io.Writer, p *pprof.Profile, opts *layout.Options) error {
 	opts = opts.OrDefault()
 	if stacks.TypeIndex(p, stored.TypeSlow) < 0 {
 		return errors.New("the profile has no slow calls: record some with vmprof-agent record -e wall --slow=METHOD " +

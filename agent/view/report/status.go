@@ -12,6 +12,7 @@ import (
 
 	"github.com/vmprof-agent/vmprof-agent/agent/model/profile"
 	"github.com/vmprof-agent/vmprof-agent/agent/model/stored"
+	"github.com/vmprof-agent/vmprof-agent/agent/view/report/events"
 	"github.com/vmprof-agent/vmprof-agent/agent/view/report/layout"
 	"github.com/vmprof-agent/vmprof-agent/agent/view/report/stacks"
 )
@@ -104,8 +105,8 @@ func doubt(p *pprof.Profile) (word, why string) {
 		case m.Repeated() != "":
 			return approximate, "allocations were observed at one site only, and others in step with it would not be " +
 				"seen"
-		case vagueTimes(p) != "":
-			return approximate, vagueTimes(p)
+		case events.VagueTimes(p) != "":
+			return approximate, events.VagueTimes(p)
 		case m.Events.Observed < fewSamples:
 			return coarse, "only " + stored.Plural(int(m.Events.Observed), "event")
 		}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/vmprof-agent/vmprof-agent/agent/model/profile"
 	"github.com/vmprof-agent/vmprof-agent/agent/model/stored"
+	"github.com/vmprof-agent/vmprof-agent/agent/view/report/events"
 	"github.com/vmprof-agent/vmprof-agent/agent/view/report/layout"
 	"github.com/vmprof-agent/vmprof-agent/agent/view/report/stacks"
 	"github.com/vmprof-agent/vmprof-agent/cct"
@@ -95,7 +96,7 @@ func (o *SummaryOptions) holder(files []*pprof.Profile) (string, error) {
 	if at < 0 {
 		return "", nil
 	}
-	text, err := holder(files[at])
+	text, err := events.Holder(files[at])
 	if err != nil || text == "" {
 		return "", err
 	}
@@ -113,7 +114,7 @@ func (o *SummaryOptions) views(w io.Writer, p *pprof.Profile, lines int, several
 	if stacks.HasTime(p) && !stacks.HasCalls(p) {
 		return o.time(w, p, lines)
 	}
-	view := EventView(p)
+	view := events.View(p)
 	if kind, ok := stacks.EventKindOf(p); ok && empty(p) {
 		_, err := fmt.Fprintln(w, noEvents(p, kind))
 		return err
@@ -153,9 +154,9 @@ func empty(p *pprof.Profile) bool { return len(p.Sample) == 0 }
 // fit writes a view with as many rows as fit into so many lines. Where that would leave few rows,
 // they have no parts: the largest rows say more than the parts of fewer ones.
 func (o *SummaryOptions) fit(
-	w io.Writer, view func(io.Writer, *pprof.Profile, *ViewOptions) error, p *pprof.Profile, lines int, several bool,
+	w io.Writer, view func(io.Writer, *pprof.Profile, *layout.Options) error, p *pprof.Profile, lines int, several bool,
 ) error {
-	opts := DefaultViewOptions()
+	opts := layout.DefaultOptions()
 	opts.Width = o.Width
 	var all []string
 	least := 1
@@ -163,7 +164,7 @@ func (o *SummaryOptions) fit(
 		least = leastRows
 	}
 	for _, shape := range summaryShapes(least) {
-		opts.N, opts.parts = shape.rows, shape.parts
+		opts.N, opts.Parts = shape.rows, shape.parts
 		var text bytes.Buffer
 		if err := view(&text, p, opts); err != nil {
 			return err
@@ -180,13 +181,13 @@ func (o *SummaryOptions) fit(
 	return nil
 }
 
-// A summaryShape is how many rows tables have, and how many parts these have, as in ViewOptions.
+// A summaryShape is how many rows tables have, and how many parts these have, as in layout.Options.
 type summaryShape struct{ rows, parts int }
 
 // summaryShapes are those to try, the best first. All have at least so many rows.
 func summaryShapes(least int) (shapes []summaryShape) {
 	for rows := summaryRows; rows >= leastRows; rows-- {
-		for _, parts := range []int{maxParts, 2, 1} {
+		for _, parts := range []int{layout.MaxParts, 2, 1} {
 			shapes = append(shapes, summaryShape{rows, parts})
 		}
 	}
@@ -227,7 +228,7 @@ func wholeTables(lines []string, most int) []string {
 }
 
 // edgesOrNone shows the hottest edges, or says that there are none; the notes say why.
-func edgesOrNone(w io.Writer, p *pprof.Profile, opts *ViewOptions) error {
+func edgesOrNone(w io.Writer, p *pprof.Profile, opts *layout.Options) error {
 	if !stacks.HoldsCalls(p) {
 		_, err := fmt.Fprintln(w, "No calls were observed.")
 		return err

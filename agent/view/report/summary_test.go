@@ -13,6 +13,7 @@ import (
 
 	"github.com/vmprof-agent/vmprof-agent/agent/model/profile"
 	"github.com/vmprof-agent/vmprof-agent/agent/view/report"
+	"github.com/vmprof-agent/vmprof-agent/agent/view/report/layout"
 	"github.com/vmprof-agent/vmprof-agent/agent/view/sink"
 	"github.com/vmprof-agent/vmprof-agent/agent/view/sink/sinktest"
 )
@@ -234,18 +235,18 @@ func TestThreads(t *testing.T) {
 // The VM's own threads are one line each, unless they run Java code or methods are asked for.
 func TestServiceThreads(t *testing.T) {
 	p := sinktest.MustPprof(t, sinktest.Shop())
-	if got := sinktest.Show(t, report.Methods, p, &report.ViewOptions{SumVM: true}); !strings.Contains(got,
+	if got := sinktest.Show(t, report.Methods, p, &layout.Options{SumVM: true}); !strings.Contains(got,
 		"[GC threads]") || strings.Contains(got, "trim_queue") {
 		t.Error(got)
 	}
-	if got := sinktest.Show(t, report.Methods, p, &report.ViewOptions{}); strings.Contains(got, "[GC threads]") ||
+	if got := sinktest.Show(t, report.Methods, p, &layout.Options{}); strings.Contains(got, "[GC threads]") ||
 		!strings.Contains(got, "trim_queue") {
 		t.Error(got)
 	}
 	for _, s := range p.Sample {
 		s.Label["thread"] = []string{"GC Thread#0"} // as an application may call a thread
 	}
-	if got := sinktest.Show(t, report.Methods, p, &report.ViewOptions{SumVM: true}); !strings.Contains(got,
+	if got := sinktest.Show(t, report.Methods, p, &layout.Options{SumVM: true}); !strings.Contains(got,
 		"com.acme.Cart.total") {
 		t.Error(got)
 	}

@@ -23,8 +23,8 @@ type threadKey struct {
 
 // Threads writes which groups of threads used the CPU, or whatever else the profile counts, and
 // below each group its threads, the most first. See stored.ThreadGroup. Nil options are
-// DefaultViewOptions.
-func Threads(w io.Writer, p *pprof.Profile, opts *ViewOptions) error {
+// layout.DefaultOptions.
+func Threads(w io.Writer, p *pprof.Profile, opts *layout.Options) error {
 	opts = opts.OrDefault()
 	sampleType, err := stacks.TimeType(p)
 	if err != nil {
@@ -106,7 +106,7 @@ func Threads(w io.Writer, p *pprof.Profile, opts *ViewOptions) error {
 		})
 		some, more := names, []string(nil)
 		if opts.N > 0 {
-			some, more = layout.First(maxParts, names)
+			some, more = layout.First(layout.MaxParts, names)
 		}
 		for _, thread := range some {
 			grid.Rows = append(grid.Rows, row(g.threads[thread], thread, 2))

@@ -43,7 +43,7 @@ const (
 )
 
 // formOf is that of views by method.
-func formOf(o *ViewOptions) viewForm {
+func formOf(o *layout.Options) viewForm {
 	var form viewForm
 	if o.SumVM {
 		form |= summed

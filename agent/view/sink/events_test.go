@@ -10,7 +10,7 @@ import (
 
 	"github.com/vmprof-agent/vmprof-agent/agent/model/profile"
 	"github.com/vmprof-agent/vmprof-agent/agent/model/stored"
-	"github.com/vmprof-agent/vmprof-agent/agent/view/report"
+	"github.com/vmprof-agent/vmprof-agent/agent/view/report/events"
 	"github.com/vmprof-agent/vmprof-agent/agent/view/report/stacks"
 	"github.com/vmprof-agent/vmprof-agent/agent/view/sink"
 	"github.com/vmprof-agent/vmprof-agent/agent/view/sink/sinktest"
@@ -274,7 +274,7 @@ func TestWindowsOfEvents(t *testing.T) {
 			t.Errorf("window 2 has the account of all windows: %q", comment)
 		}
 	}
-	if got := sinktest.Show(t, report.Locks, second, nil); !strings.Contains(got, "75.0%  600.00ms") {
+	if got := sinktest.Show(t, events.Locks, second, nil); !strings.Contains(got, "75.0%  600.00ms") {
 		t.Errorf("window 2 is\n%s", got)
 	}
 }

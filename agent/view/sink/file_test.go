@@ -12,7 +12,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/vmprof-agent/vmprof-agent/agent/view/report"
+	"github.com/vmprof-agent/vmprof-agent/agent/view/report/input"
 	"github.com/vmprof-agent/vmprof-agent/agent/view/sink"
 	"github.com/vmprof-agent/vmprof-agent/agent/view/sink/sinktest"
 	"github.com/vmprof-agent/vmprof-agent/symbolize/symbol"
@@ -78,7 +78,7 @@ func TestWrite(t *testing.T) {
 	if got, want := entries(t, dir), []string{"new.folded", "new.pb.gz", "old.txt"}; !slices.Equal(got, want) {
 		t.Errorf("the directory holds %q, want %q", got, want)
 	}
-	if stored, err := report.ReadFile(filepath.Join(dir, "new.pb.gz")); err != nil || len(stored.Sample) == 0 {
+	if stored, err := input.ReadFile(filepath.Join(dir, "new.pb.gz")); err != nil || len(stored.Sample) == 0 {
 		t.Errorf("ReadFile = %v, %v", stored, err)
 	}
 	for name, want := range map[string]string{"old.txt": "Hot methods", "new.folded": "bash;"} {
@@ -96,7 +96,7 @@ func TestWriteStdout(t *testing.T) {
 	if err := sink.Write(sink.Stdout, &out, sinktest.Shop(), sink.ContentOf(sinktest.Shop())); err != nil {
 		t.Fatal(err)
 	}
-	if stored, err := report.Read(&out); err != nil || len(stored.Sample) == 0 {
+	if stored, err := input.Read(&out); err != nil || len(stored.Sample) == 0 {
 		t.Errorf("Read = %v, %v", stored, err)
 	}
 	if err := sink.Write(sink.Stdout, sinktest.BrokenPipe{}, sinktest.Shop(),

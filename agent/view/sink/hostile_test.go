@@ -12,6 +12,7 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/model/stored"
 	"github.com/vmprof-agent/vmprof-agent/agent/view/report"
 	"github.com/vmprof-agent/vmprof-agent/agent/view/report/compare"
+	"github.com/vmprof-agent/vmprof-agent/agent/view/report/input"
 	"github.com/vmprof-agent/vmprof-agent/agent/view/report/stacks"
 	"github.com/vmprof-agent/vmprof-agent/agent/view/sink"
 	"github.com/vmprof-agent/vmprof-agent/agent/view/sink/sinktest"
@@ -87,7 +88,7 @@ func checkHostile(t *testing.T, p *profile.Profile, samples int64) {
 	}
 	for _, read := range []func() (*pprof.Profile, error){
 		func() (*pprof.Profile, error) { return pprof.ParseData(file.Bytes()) },
-		func() (*pprof.Profile, error) { return report.Read(bytes.NewReader(file.Bytes())) },
+		func() (*pprof.Profile, error) { return input.Read(bytes.NewReader(file.Bytes())) },
 	} {
 		parsed, err := read()
 		if err != nil {

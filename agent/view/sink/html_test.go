@@ -12,7 +12,7 @@ import (
 
 	pprof "github.com/google/pprof/profile"
 
-	"github.com/vmprof-agent/vmprof-agent/agent/view/report"
+	"github.com/vmprof-agent/vmprof-agent/agent/view/report/input"
 	"github.com/vmprof-agent/vmprof-agent/agent/view/sink"
 	"github.com/vmprof-agent/vmprof-agent/web"
 )
@@ -90,7 +90,7 @@ func TestPageHasProfile(t *testing.T) {
 	if err := want.Write(&alone); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := report.Read(bytes.NewReader(data)); err != nil || !bytes.Equal(data, alone.Bytes()) {
+	if _, err := input.Read(bytes.NewReader(data)); err != nil || !bytes.Equal(data, alone.Bytes()) {
 		t.Errorf("%d bytes inside instead of %d, %v", len(data), alone.Len(), err)
 	}
 }

@@ -11,7 +11,7 @@ import (
 
 	pprof "github.com/google/pprof/profile"
 
-	"github.com/vmprof-agent/vmprof-agent/agent/view/report"
+	"github.com/vmprof-agent/vmprof-agent/agent/view/report/input"
 	"github.com/vmprof-agent/vmprof-agent/agent/view/sink"
 	"github.com/vmprof-agent/vmprof-agent/cmd/vmprof-agent/cli"
 )
@@ -81,7 +81,7 @@ func Run(_ context.Context, args []string, stdout, stderr io.Writer) error {
 	case o.output == sink.Stdout:
 		return cli.Misuse("-o needs a file: stdout has the advice for people")
 	}
-	p, err := report.ReadFile(fs.Arg(0))
+	p, err := input.ReadFile(fs.Arg(0))
 	if err != nil {
 		return err
 	}

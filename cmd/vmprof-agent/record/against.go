@@ -7,8 +7,8 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"github.com/vmprof-agent/vmprof-agent/agent/view/report"
 	"github.com/vmprof-agent/vmprof-agent/agent/view/report/compare"
+	"github.com/vmprof-agent/vmprof-agent/agent/view/report/layout"
 	"github.com/vmprof-agent/vmprof-agent/cmd/vmprof-agent/cli"
 	"github.com/vmprof-agent/vmprof-agent/cmd/vmprof-agent/recordings"
 )
@@ -41,7 +41,7 @@ func (a *againstFlags) check(fs *pflag.FlagSet, o *recordOptions) error {
 	if o.window == 0 {
 		o.window = time.Second
 	}
-	shown := report.DefaultViewOptions()
+	shown := layout.DefaultOptions()
 	a.opts.N, a.opts.Width = 10, shown.Width
 	var err error
 	if a.opts.Per, err = compare.ParsePer(a.per); err != nil {

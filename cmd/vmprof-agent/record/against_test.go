@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/vmprof-agent/vmprof-agent/agent/view/report"
+	"github.com/vmprof-agent/vmprof-agent/agent/view/report/input"
 	"github.com/vmprof-agent/vmprof-agent/agent/view/sink"
 )
 
@@ -50,7 +50,7 @@ func TestAgainst(t *testing.T) {
 			t.Errorf("record %q makes %d windows, want one a second", test.args, o.windows())
 		}
 	}
-	stored, err := report.ReadFile(windows)
+	stored, err := input.ReadFile(windows)
 	if err != nil {
 		t.Fatal(err)
 	}

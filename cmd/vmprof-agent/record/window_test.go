@@ -12,7 +12,7 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent"
 	"github.com/vmprof-agent/vmprof-agent/agent/model/profile"
 	"github.com/vmprof-agent/vmprof-agent/agent/model/stored"
-	"github.com/vmprof-agent/vmprof-agent/agent/view/report"
+	"github.com/vmprof-agent/vmprof-agent/agent/view/report/input"
 	"github.com/vmprof-agent/vmprof-agent/agent/view/sink"
 	"github.com/vmprof-agent/vmprof-agent/cct"
 	"github.com/vmprof-agent/vmprof-agent/cmd/vmprof-agent/cli"
@@ -102,7 +102,7 @@ func TestRotation(t *testing.T) {
 	if want := "[1:1 2:2 3:3 4:4]"; fmt.Sprint(got) != want || counts.Folded != 10 {
 		t.Errorf("samples by window %v and %d in all, want %v and 10", got, counts.Folded, want)
 	}
-	if file, err := report.ReadFile(o.output[0]); err != nil || file.String() != stored.String() {
+	if file, err := input.ReadFile(o.output[0]); err != nil || file.String() != stored.String() {
 		t.Errorf("the file holds something else: %v", err)
 	}
 }

@@ -12,9 +12,9 @@ import (
 
 	"github.com/vmprof-agent/vmprof-agent/agent/model/stored"
 	"github.com/vmprof-agent/vmprof-agent/agent/view/audit"
-	"github.com/vmprof-agent/vmprof-agent/agent/view/report"
 	"github.com/vmprof-agent/vmprof-agent/agent/view/report/compare"
 	"github.com/vmprof-agent/vmprof-agent/agent/view/report/flame"
+	"github.com/vmprof-agent/vmprof-agent/agent/view/report/layout"
 	"github.com/vmprof-agent/vmprof-agent/agent/view/report/stacks"
 	"github.com/vmprof-agent/vmprof-agent/agent/view/sink"
 	"github.com/vmprof-agent/vmprof-agent/cmd/vmprof-agent/cli"
@@ -87,7 +87,7 @@ type compareOptions struct {
 func (o *compareOptions) files() int { return len(o.sides[0]) + len(o.sides[1]) }
 
 func parseCompare(args []string, stderr io.Writer) (*compareOptions, error) {
-	shown := report.DefaultViewOptions()
+	shown := layout.DefaultOptions()
 	o := compareOptions{duration: time.Minute}
 	o.opts.N, o.opts.Width, o.opts.Alpha, o.opts.Least = shown.N, shown.Width, 0.01, 1
 	fs := cli.NewFlags("compare", compareUsage, stderr)

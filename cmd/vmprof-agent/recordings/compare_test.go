@@ -16,7 +16,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/model/profile"
-	"github.com/vmprof-agent/vmprof-agent/agent/view/report"
+	"github.com/vmprof-agent/vmprof-agent/agent/view/report/input"
 	"github.com/vmprof-agent/vmprof-agent/agent/view/sink"
 	"github.com/vmprof-agent/vmprof-agent/cct"
 	"github.com/vmprof-agent/vmprof-agent/cmd/vmprof-agent/cli"
@@ -183,7 +183,7 @@ func TestCompareHelp(t *testing.T) {
 
 // Two addresses of serve are recorded at the same time; a failure is reported without the password.
 func TestCompareURLs(t *testing.T) {
-	second, err := report.ReadFile(storedProfile(t))
+	second, err := input.ReadFile(storedProfile(t))
 	if err != nil {
 		t.Fatal(err)
 	}

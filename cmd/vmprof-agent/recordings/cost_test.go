@@ -9,7 +9,7 @@ import (
 
 	"github.com/vmprof-agent/vmprof-agent/agent/model/profile"
 	"github.com/vmprof-agent/vmprof-agent/agent/model/stored"
-	"github.com/vmprof-agent/vmprof-agent/agent/view/report"
+	"github.com/vmprof-agent/vmprof-agent/agent/view/report/input"
 )
 
 // costModel writes a model in which a sample costs 2 and an allocated byte 0.000001: 20 of
@@ -69,7 +69,7 @@ func TestReportCostOutput(t *testing.T) {
 			}
 			continue
 		}
-		p, err := report.ReadFile(out)
+		p, err := input.ReadFile(out)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -13,8 +13,8 @@ import (
 
 	"github.com/vmprof-agent/vmprof-agent/agent/model/profile"
 	"github.com/vmprof-agent/vmprof-agent/agent/view/httpd/listener"
-	"github.com/vmprof-agent/vmprof-agent/agent/view/report"
 	"github.com/vmprof-agent/vmprof-agent/agent/view/report/compare"
+	"github.com/vmprof-agent/vmprof-agent/agent/view/report/input"
 	"github.com/vmprof-agent/vmprof-agent/agent/view/sink"
 	"github.com/vmprof-agent/vmprof-agent/cmd/vmprof-agent/cli"
 )
@@ -149,6 +149,6 @@ func fetchWindow(ctx context.Context, address served) (named compare.Named, err 
 		text, _ := io.ReadAll(io.LimitReader(response.Body, 200))
 		return named, fmt.Errorf("%s: %q", response.Status, strings.TrimSpace(string(text)))
 	}
-	named.Profile, err = report.Read(response.Body)
+	named.Profile, err = input.Read(response.Body)
 	return named, err
 }

@@ -8,8 +8,8 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/vmprof-agent/vmprof-agent/agent/view/report"
 	"github.com/vmprof-agent/vmprof-agent/agent/view/report/compare"
+	"github.com/vmprof-agent/vmprof-agent/agent/view/report/input"
 )
 
 // maxRecordings bounds the files of a directory that are compared.
@@ -22,7 +22,7 @@ func Read(name string) (list []compare.Named, err error) {
 		return nil, err
 	}
 	for _, file := range files {
-		p, err := report.ReadFile(file)
+		p, err := input.ReadFile(file)
 		if err != nil {
 			return nil, err
 		}

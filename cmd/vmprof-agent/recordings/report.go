@@ -14,6 +14,8 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/model/profile"
 	"github.com/vmprof-agent/vmprof-agent/agent/view/report"
 	"github.com/vmprof-agent/vmprof-agent/agent/view/report/compare"
+	"github.com/vmprof-agent/vmprof-agent/agent/view/report/events"
+	"github.com/vmprof-agent/vmprof-agent/agent/view/report/layout"
 	"github.com/vmprof-agent/vmprof-agent/agent/view/report/stacks"
 	"github.com/vmprof-agent/vmprof-agent/agent/view/report/timeline"
 	"github.com/vmprof-agent/vmprof-agent/agent/view/report/versions"
@@ -74,8 +76,8 @@ Flags:
 `
 
 // Views are the views by name.
-var Views = func() map[string]func(io.Writer, *pprof.Profile, *report.ViewOptions) error {
-	views := map[string]func(io.Writer, *pprof.Profile, *report.ViewOptions) error{
+var Views = func() map[string]func(io.Writer, *pprof.Profile, *layout.Options) error {
+	views := map[string]func(io.Writer, *pprof.Profile, *layout.Options) error{
 		"methods":  report.Methods,
 		"threads":  report.Threads,
 		"tree":     report.Tree,
@@ -87,7 +89,7 @@ var Views = func() map[string]func(io.Writer, *pprof.Profile, *report.ViewOption
 		"slow":     report.Slow,
 	}
 	for kind := range profile.EventKinds {
-		views[kind.Describe().View] = report.EventViews[kind]
+		views[kind.Describe().View] = events.Views[kind]
 	}
 	return views
 }()
@@ -109,8 +111,8 @@ func eventViewNames() (names []string) {
 // reportOptions are the flags of report.
 type reportOptions struct {
 	// view is what to show, nil for what suits the file.
-	view     func(io.Writer, *pprof.Profile, *report.ViewOptions) error
-	opts     report.ViewOptions
+	view     func(io.Writer, *pprof.Profile, *layout.Options) error
+	opts     layout.Options
 	viewName string
 	// window is the number of the only one to show, 0 for all.
 	window int64
@@ -124,7 +126,7 @@ type reportOptions struct {
 }
 
 func parseReport(args []string, stderr io.Writer) (*reportOptions, error) {
-	o := reportOptions{opts: *report.DefaultViewOptions()}
+	o := reportOptions{opts: *layout.DefaultOptions()}
 	fs := cli.NewFlags("report", reportUsage, stderr)
 	view := fs.String("view", "", "show `VIEW` (default: the view that fits the file)")
 	fs.IntVarP(&o.opts.N, "number", "n", o.opts.N, "show `N` lines of a table; 0 for all")
@@ -210,7 +212,7 @@ func parseReport(args []string, stderr io.Writer) (*reportOptions, error) {
 		if err != nil || unit.Method() == "" {
 			return nil, cli.Misuse(needsUnit)
 		}
-		o.view = report.PerCall(unit)
+		o.view = events.PerCall(unit)
 	}
 	if len(*app) > 0 {
 		var err error
@@ -302,7 +304,7 @@ func (o *reportOptions) read(ctx context.Context) ([]compare.Named, error) {
 // show writes the view.
 func (o *reportOptions) show(stdout io.Writer, p *pprof.Profile, name string) error {
 	if o.view == nil {
-		if o.view = report.EventView(p); o.view == nil {
+		if o.view = events.View(p); o.view == nil {
 			o.view = report.Methods
 		}
 	}

@@ -18,8 +18,8 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/model/stored"
 	"github.com/vmprof-agent/vmprof-agent/agent/view/audit"
 	"github.com/vmprof-agent/vmprof-agent/agent/view/audit/audittest"
-	"github.com/vmprof-agent/vmprof-agent/agent/view/report"
 	"github.com/vmprof-agent/vmprof-agent/agent/view/report/compare"
+	"github.com/vmprof-agent/vmprof-agent/agent/view/report/input"
 	"github.com/vmprof-agent/vmprof-agent/agent/view/sink"
 	"github.com/vmprof-agent/vmprof-agent/agent/view/sink/sinktest"
 )
@@ -402,7 +402,7 @@ func FuzzAudit(f *testing.F) {
 		if err != nil || by > uint8(compare.ByService) || len(data) > 1<<16 {
 			return
 		}
-		p, err := report.Read(bytes.NewReader(data))
+		p, err := input.Read(bytes.NewReader(data))
 		if err != nil {
 			return
 		}

@@ -14,6 +14,7 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/model/profile"
 	"github.com/vmprof-agent/vmprof-agent/agent/model/stored"
 	"github.com/vmprof-agent/vmprof-agent/agent/view/report"
+	"github.com/vmprof-agent/vmprof-agent/agent/view/report/events"
 	"github.com/vmprof-agent/vmprof-agent/agent/view/report/stacks"
 	"github.com/vmprof-agent/vmprof-agent/cct"
 )
@@ -26,7 +27,7 @@ func Read(p *pprof.Profile) ([]*Graph, error) {
 	case ofEvents:
 		f := newFlame(kind.String(), kind.Describe().Title, stored.MainValue(kind).Unit)
 		r := flameReader{Graph: f, leaf: kind.Describe().Leaf}
-		f.effect = report.EffectOf(p, kind)
+		f.effect = events.EffectOf(p, kind)
 		if err := r.read(p, stored.MainValue(kind).Type, stored.TypeEvents); err != nil {
 			return nil, err
 		}

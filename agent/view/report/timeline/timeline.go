@@ -15,7 +15,6 @@ import (
 
 	"github.com/vmprof-agent/vmprof-agent/agent/model/cause"
 	"github.com/vmprof-agent/vmprof-agent/agent/model/stored"
-	"github.com/vmprof-agent/vmprof-agent/agent/view/report"
 	"github.com/vmprof-agent/vmprof-agent/agent/view/report/layout"
 )
 
@@ -61,10 +60,10 @@ const (
 
 // Write writes what each thread did over time: one lane for each, with a mark for each column of
 // time. Lanes are by process and group of threads (stored.ThreadGroup), those with most time that
-// is neither idle nor unknown first. Threads that had none are left out unless ViewOptions.Idle is
-// set. ViewOptions.N bounds the threads, ViewOptions.PID chooses a process. Nil options are
-// DefaultViewOptions. It fails if the profile does not have the times of waits.
-func Write(w io.Writer, p *pprof.Profile, opts *report.ViewOptions) error {
+// is neither idle nor unknown first. Threads that had none are left out unless the options say
+// Idle. N bounds the threads, PID chooses a process. Nil options are layout.DefaultOptions. It
+// fails if the profile does not have the times of waits.
+func Write(w io.Writer, p *pprof.Profile, opts *layout.Options) error {
 	opts = opts.OrDefault()
 	l, err := lanesOf(p, opts.PID)
 	if err != nil {
@@ -79,7 +78,7 @@ func Write(w io.Writer, p *pprof.Profile, opts *report.ViewOptions) error {
 // A timeline is the lanes of a profile as text.
 type timeline struct {
 	*storedLanes
-	opts    *report.ViewOptions
+	opts    *layout.Options
 	out     *bufio.Writer
 	columns int
 	column  float64 // ns

@@ -13,9 +13,9 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/model/cause"
 	"github.com/vmprof-agent/vmprof-agent/agent/model/profile"
 	"github.com/vmprof-agent/vmprof-agent/agent/model/stored"
-	"github.com/vmprof-agent/vmprof-agent/agent/view/report"
 	"github.com/vmprof-agent/vmprof-agent/agent/view/report/compare"
 	"github.com/vmprof-agent/vmprof-agent/agent/view/report/flame"
+	"github.com/vmprof-agent/vmprof-agent/agent/view/report/layout"
 	"github.com/vmprof-agent/vmprof-agent/agent/view/report/timeline"
 	"github.com/vmprof-agent/vmprof-agent/agent/view/sink"
 	"github.com/vmprof-agent/vmprof-agent/agent/view/sink/sinktest"
@@ -64,7 +64,7 @@ func lanedFile(t *testing.T, windows ...*profile.Profile) *pprof.Profile {
 
 var noon = time.Date(2026, 3, 4, 12, 0, 0, 0, time.UTC)
 
-func timelineOf(t *testing.T, p *pprof.Profile, opts report.ViewOptions) string {
+func timelineOf(t *testing.T, p *pprof.Profile, opts layout.Options) string {
 	t.Helper()
 	var out bytes.Buffer
 	if err := timeline.Write(&out, p, &opts); err != nil {
@@ -74,7 +74,7 @@ func timelineOf(t *testing.T, p *pprof.Profile, opts report.ViewOptions) string 
 }
 
 func TestTimeline(t *testing.T) {
-	got := timelineOf(t, lanedFile(t, laned(7, noon)), report.ViewOptions{Width: 42})
+	got := timelineOf(t, lanedFile(t, laned(7, noon)), layout.Options{Width: 42})
 	want := `Threads over time, 10s: 4 threads; a
   column is 333.3ms
 hidden: 1 thread, idle or unknown for 98 %
@@ -97,19 +97,19 @@ marks (what fills most of a column): #
 	for _, tt := range []struct {
 		name   string
 		p      *pprof.Profile
-		opts   report.ViewOptions
+		opts   layout.Options
 		wanted []string
 		absent []string
 	}{
-		{"idle threads", lanedFile(t, laned(7, noon)), report.ViewOptions{Width: 42, Idle: true},
+		{"idle threads", lanedFile(t, laned(7, noon)), layout.Options{Width: 42, Idle: true},
 			[]string{"reaper   0% .............................."}, []string{"hidden"}},
-		{"windows", lanedFile(t, laned(7, noon), laned(7, noon.Add(10*time.Second))), report.ViewOptions{Width: 42},
+		{"windows", lanedFile(t, laned(7, noon), laned(7, noon.Add(10*time.Second))), layout.Options{Width: 42},
 			[]string{"time, 20s: 4 threads", "without a timeline: 1 thread", "pool-1  50% ########MMMMMMM########MMMMMMM"}, nil},
 		{"a window", sinktest.WindowOf(t, lanedFile(t, laned(7, noon), laned(7, noon.Add(10*time.Second))), 2),
-			report.ViewOptions{Width: 42}, []string{"time, 10s", "pool-1  50% ###############M"}, nil},
-		{"no room", lackingRoom(t), report.ViewOptions{Width: 79},
+			layout.Options{Width: 42}, []string{"time, 10s", "pool-1  50% ###############M"}, nil},
+		{"no room", lackingRoom(t), layout.Options{Width: 79},
 			[]string{"from 10s on lanes are missing: the file had no room"}, nil},
-		{"few lines", lanedFile(t, laned(7, noon)), report.ViewOptions{Width: 79, N: 1},
+		{"few lines", lanedFile(t, laned(7, noon)), layout.Options{Width: 79, N: 1},
 			[]string{"1 more of pool-*", "1 more thread; -n 0"}, []string{"main"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -159,11 +159,11 @@ func TestTimelineOfSeveral(t *testing.T) {
 		return p
 	}
 	two := merge(laned(7, noon), laned(8, noon))
-	if got := timelineOf(t, two, report.ViewOptions{Width: 79}); !strings.Contains(got, "java (pid 7)\n") ||
+	if got := timelineOf(t, two, layout.Options{Width: 79}); !strings.Contains(got, "java (pid 7)\n") ||
 		!strings.Contains(got, "java (pid 8)\n") || !strings.Contains(got, "8 threads") {
 		t.Error(got)
 	}
-	if got := timelineOf(t, two, report.ViewOptions{Width: 79, PID: 8}); !strings.Contains(got, "4 threads") {
+	if got := timelineOf(t, two, layout.Options{Width: 79, PID: 8}); !strings.Contains(got, "4 threads") {
 		t.Error(got)
 	}
 	for name, tt := range map[string]struct {
@@ -179,7 +179,7 @@ func TestTimelineOfSeveral(t *testing.T) {
 			"record one with -e wall"},
 		"another program": {&pprof.Profile{}, 0, "record one with -e wall"},
 	} {
-		err := timeline.Write(&bytes.Buffer{}, tt.p, &report.ViewOptions{PID: tt.pid})
+		err := timeline.Write(&bytes.Buffer{}, tt.p, &layout.Options{PID: tt.pid})
 		if err == nil || !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -194,7 +194,7 @@ func TestLaneMarks(t *testing.T) {
 		l := p.Processes[0].Events[0].Lanes
 		l.Causes[0] = what
 		l.Threads = l.Threads[:1]
-		text := timelineOf(t, lanedFile(t, p), report.ViewOptions{Width: 79, Idle: true})
+		text := timelineOf(t, lanedFile(t, p), layout.Options{Width: 79, Idle: true})
 		_, line, _ := strings.Cut(text, "pool-1")
 		mark := strings.Fields(line)[1][:1]
 		if marks[mark] != "" {
@@ -271,7 +271,7 @@ func TestHostileLanes(t *testing.T) {
 	for i := range 1 << 16 {
 		l.Threads = append(l.Threads, profile.Lane{TID: i, Thread: "x", Runs: []profile.LaneRun{run}})
 	}
-	if got := timelineOf(t, lanedFile(t, p), report.ViewOptions{Width: 79, N: 20}); !strings.Contains(got,
+	if got := timelineOf(t, lanedFile(t, p), layout.Options{Width: 79, N: 20}); !strings.Contains(got,
 		"more of x") {
 		t.Error(got[:1000])
 	}

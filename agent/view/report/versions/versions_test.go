@@ -11,7 +11,7 @@ import (
 
 	"github.com/vmprof-agent/vmprof-agent/agent/model/profile"
 	"github.com/vmprof-agent/vmprof-agent/agent/model/stored"
-	"github.com/vmprof-agent/vmprof-agent/agent/view/report"
+	"github.com/vmprof-agent/vmprof-agent/agent/view/report/layout"
 )
 
 // versionProfile is a profile of consecutive seconds. In the first half, calls of app.Main.put run
@@ -100,7 +100,7 @@ func versionProfile(t *testing.T, seconds int, cost [2]float64, calls bool) *ppr
 func versionsText(t *testing.T, p *pprof.Profile, method string) string {
 	t.Helper()
 	var text strings.Builder
-	if err := View(method)(&text, p, &report.ViewOptions{N: 20}); err != nil {
+	if err := View(method)(&text, p, &layout.Options{N: 20}); err != nil {
 		t.Fatal(err)
 	}
 	return text.String()

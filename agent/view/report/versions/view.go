@@ -12,7 +12,6 @@ import (
 	pprof "github.com/google/pprof/profile"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/model/stored"
-	"github.com/vmprof-agent/vmprof-agent/agent/view/report"
 	"github.com/vmprof-agent/vmprof-agent/agent/view/report/layout"
 	"github.com/vmprof-agent/vmprof-agent/agent/view/report/stacks"
 )
@@ -22,8 +21,8 @@ import (
 const oftenGivenUp = 2
 
 // View returns a view of the code versions of a method, by its name; of all methods if that is "".
-func View(method string) func(io.Writer, *pprof.Profile, *report.ViewOptions) error {
-	return func(w io.Writer, p *pprof.Profile, opts *report.ViewOptions) error {
+func View(method string) func(io.Writer, *pprof.Profile, *layout.Options) error {
+	return func(w io.Writer, p *pprof.Profile, opts *layout.Options) error {
 		opts = opts.OrDefault()
 		vs, err := Read(p)
 		if err != nil {
@@ -109,7 +108,7 @@ func (m *Method) Timeline() string {
 	return strings.Join(parts, " · ")
 }
 
-func (vs *Versions) write(out *bufio.Writer, p *pprof.Profile, opts *report.ViewOptions) {
+func (vs *Versions) write(out *bufio.Writer, p *pprof.Profile, opts *layout.Options) {
 	fmt.Fprintf(out, "Code versions%s\n", stacks.Elapsed(p))
 	sampled := slices.DeleteFunc(slices.Clone(vs.Methods), func(m *Method) bool { return m.Total == 0 })
 	several := stacks.SeveralProcesses(p)
@@ -181,7 +180,7 @@ func (vs *Versions) write(out *bufio.Writer, p *pprof.Profile, opts *report.View
 
 // writeList writes the methods for which cells returns something.
 func (vs *Versions) writeList(
-	out *bufio.Writer, opts *report.ViewOptions, title string, list []*Method, cells func(*Method) string,
+	out *bufio.Writer, opts *layout.Options, title string, list []*Method, cells func(*Method) string,
 ) {
 	var g layout.Grid
 	for _, m := range list {
@@ -202,7 +201,7 @@ func (vs *Versions) writeList(
 	}
 }
 
-func (vs *Versions) writeMethod(out *bufio.Writer, p *pprof.Profile, m *Method, opts *report.ViewOptions) {
+func (vs *Versions) writeMethod(out *bufio.Writer, p *pprof.Profile, m *Method, opts *layout.Options) {
 	layout.Fold(out, fmt.Sprintf("Code versions of %s, %s (pid %d)%s", m.SystemName, m.Comm, m.PID, stacks.Elapsed(p)),
 		opts.Width)
 	layout.Fold(out, m.Timeline(), opts.Width)
@@ -259,7 +258,7 @@ func (vs *Versions) writeMethod(out *bufio.Writer, p *pprof.Profile, m *Method, 
 
 // writeInlined writes what each version has inlined that the one before has not, and the other way
 // round.
-func (vs *Versions) writeInlined(out *bufio.Writer, m *Method, opts *report.ViewOptions) {
+func (vs *Versions) writeInlined(out *bufio.Writer, m *Method, opts *layout.Options) {
 	var before *Code
 	for _, v := range m.Versions {
 		if !v.Known || len(v.Inlined) == 0 && before == nil || v.Total == 0 {

@@ -17,6 +17,7 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/model/profile"
 	"github.com/vmprof-agent/vmprof-agent/agent/model/stored"
 	"github.com/vmprof-agent/vmprof-agent/agent/view/report"
+	"github.com/vmprof-agent/vmprof-agent/agent/view/report/layout"
 	"github.com/vmprof-agent/vmprof-agent/agent/view/report/stacks"
 	"github.com/vmprof-agent/vmprof-agent/agent/view/sink"
 )
@@ -111,9 +112,9 @@ func MustPprofOf(t *testing.T, p *profile.Profile, content sink.Content) *pprof.
 	return stored
 }
 
-type ViewFunc func(io.Writer, *pprof.Profile, *report.ViewOptions) error
+type ViewFunc func(io.Writer, *pprof.Profile, *layout.Options) error
 
-func Show(t *testing.T, view ViewFunc, p *pprof.Profile, opts *report.ViewOptions) string {
+func Show(t *testing.T, view ViewFunc, p *pprof.Profile, opts *layout.Options) string {
 	t.Helper()
 	var out bytes.Buffer
 	if err := view(&out, p, opts); err != nil {
@@ -123,7 +124,7 @@ func Show(t *testing.T, view ViewFunc, p *pprof.Profile, opts *report.ViewOption
 }
 
 // ViewFooter is the footer as a view.
-func ViewFooter(w io.Writer, p *pprof.Profile, opts *report.ViewOptions) error {
+func ViewFooter(w io.Writer, p *pprof.Profile, opts *layout.Options) error {
 	width := 79
 	if opts != nil {
 		width = opts.Width

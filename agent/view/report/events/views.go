@@ -1,4 +1,4 @@
-package report
+package events
 
 import (
 	"bufio"
@@ -19,14 +19,14 @@ import (
 // Allocations writes which classes of objects were allocated, and which methods allocated them, the
 // most bytes first. Under each method are its objects by generation and class, as in the appendix
 // of Inoue and Nakatani (OOPSLA 2009). The method is the program's innermost; where that is in the
-// class library, the application's methods follow. Nil options are DefaultViewOptions. It fails if
-// the profile has no allocations.
+// class library, the application's methods follow. Nil options are layout.DefaultOptions. It
+// fails if the profile has no allocations.
 //
 // Bytes and objects are estimates from a number of events, which is shown next to them. From that
 // follows the interval of the share: it holds the true one in 95 of 100 cases. A sum of n events of
 // about equal weight has the relative standard error 1/sqrt(n); see tally for other weights. With
 // less than ten events it is rough. Where every object was counted there is no interval.
-func Allocations(w io.Writer, p *pprof.Profile, opts *ViewOptions) error {
+func Allocations(w io.Writer, p *pprof.Profile, opts *layout.Options) error {
 	opts = opts.OrDefault()
 	e, err := readEvents(p, profile.Allocations)
 	if err != nil {
@@ -78,7 +78,7 @@ func Allocations(w io.Writer, p *pprof.Profile, opts *ViewOptions) error {
 
 // writeCounted writes which classes of objects were allocated by the counts of each one, of a
 // profile that has these next to estimates.
-func (e *storedEvents) writeCounted(out *bufio.Writer, opts *ViewOptions) {
+func (e *storedEvents) writeCounted(out *bufio.Writer, opts *layout.Options) {
 	var byClass eventGroups[string]
 	for sample, t := range e.those(stacks.Counted) {
 		class := cmp.Or(stacks.Label(sample, stored.LabelClass), stored.Unnamed)
@@ -96,9 +96,9 @@ func (e *storedEvents) writeCounted(out *bufio.Writer, opts *ViewOptions) {
 
 // CPI writes a table of methods by CPU cycles, the most first, with their instructions and their
 // cycles per instruction, as in the appendix of Inoue and Nakatani (OOPSLA 2009). The method is the
-// innermost frame, which may be native. Nil options are DefaultViewOptions. It fails if the profile
-// has no cycles.
-func CPI(w io.Writer, p *pprof.Profile, opts *ViewOptions) error {
+// innermost frame, which may be native. Nil options are layout.DefaultOptions. It fails if the
+// profile has no cycles.
+func CPI(w io.Writer, p *pprof.Profile, opts *layout.Options) error {
 	opts = opts.OrDefault()
 	e, err := readEvents(p, profile.Cycles)
 	if err != nil {
@@ -140,30 +140,30 @@ func ratio(a, b float64) string {
 // Faults writes which methods touched memory for the first time, the most page faults first. Under
 // each method are the data addresses by place, class, field and offset in the object, as in the
 // appendix of Inoue and Nakatani (OOPSLA 2009). The method is the program's innermost. Nil options
-// are DefaultViewOptions. It fails if the profile has no faults.
-func Faults(w io.Writer, p *pprof.Profile, opts *ViewOptions) error {
+// are layout.DefaultOptions. It fails if the profile has no faults.
+func Faults(w io.Writer, p *pprof.Profile, opts *layout.Options) error {
 	return writeTouches(w, p, opts, profile.Faults, "first touches of memory", "method / place, class.field +offset")
 }
 
 // Barriers writes which methods stored references into old objects, by the cards that they made
 // dirty, the most first. Under each method are the objects by place and class. The method is the
-// program's innermost. Nil options are DefaultViewOptions. It fails if the profile has no write
+// program's innermost. Nil options are layout.DefaultOptions. It fails if the profile has no write
 // barriers.
-func Barriers(w io.Writer, p *pprof.Profile, opts *ViewOptions) error {
+func Barriers(w io.Writer, p *pprof.Profile, opts *layout.Options) error {
 	return writeTouches(w, p, opts, profile.Barriers, "cards made dirty by stores into old objects",
 		"method / place, class stored into")
 }
 
 // Exceptions writes which methods created exceptions, the most first. Under each method are their
-// classes. The method is the program's innermost. Nil options are DefaultViewOptions. It fails if
-// the profile has no exceptions.
-func Exceptions(w io.Writer, p *pprof.Profile, opts *ViewOptions) error {
+// classes. The method is the program's innermost. Nil options are layout.DefaultOptions. It fails
+// if the profile has no exceptions.
+func Exceptions(w io.Writer, p *pprof.Profile, opts *layout.Options) error {
 	return writeTouches(w, p, opts, profile.Exceptions, "created with a stack trace", "method / class")
 }
 
 // writeTouches writes what objects were touched, or created, by method.
 func writeTouches(
-	w io.Writer, p *pprof.Profile, opts *ViewOptions, kind profile.EventKind, what, heading string,
+	w io.Writer, p *pprof.Profile, opts *layout.Options, kind profile.EventKind, what, heading string,
 ) error {
 	opts = opts.OrDefault()
 	e, err := readEvents(p, kind)
@@ -197,9 +197,9 @@ const (
 // how often locks were contended and acquired. Under each method are its locks by how it got them,
 // place and class, as in the appendix of Inoue and Nakatani (OOPSLA 2009). Who was seen to have the
 // locks meanwhile follows. Waits for work, which are no contention, follow in a table of their own.
-// The method is the application's innermost. Nil options are DefaultViewOptions. It fails if the
+// The method is the application's innermost. Nil options are layout.DefaultOptions. It fails if the
 // profile has no locks.
-func Locks(w io.Writer, p *pprof.Profile, opts *ViewOptions) error {
+func Locks(w io.Writer, p *pprof.Profile, opts *layout.Options) error {
 	opts = opts.OrDefault()
 	e, err := readEvents(p, profile.Locks)
 	if err != nil {
@@ -236,7 +236,7 @@ func Locks(w io.Writer, p *pprof.Profile, opts *ViewOptions) error {
 			stored.Percent(holders.total().values[lockDelay], all.values[lockDelay]))
 		held, few := table, *opts
 		if held.opts = &few; opts.N > 0 {
-			few.N = min(opts.N, maxParts)
+			few.N = min(opts.N, layout.MaxParts)
 		}
 		held.columns = []eventColumn{shareColumn(lockDelay, all), valueColumn("delay", lockDelay, layout.Time.Format),
 			eventsColumn}
@@ -254,9 +254,9 @@ func Locks(w io.Writer, p *pprof.Profile, opts *ViewOptions) error {
 
 // OffCPU writes what threads waited for when they used no CPU, and which methods waited, the
 // longest time first. The time is that of all threads together. Under each method are the causes.
-// The method is the application's innermost. Nil options are DefaultViewOptions. It fails if the
+// The method is the application's innermost. Nil options are layout.DefaultOptions. It fails if the
 // profile has no off-CPU time.
-func OffCPU(w io.Writer, p *pprof.Profile, opts *ViewOptions) error {
+func OffCPU(w io.Writer, p *pprof.Profile, opts *layout.Options) error {
 	const waits, offCPU = 0, 1
 	return writeTimes(w, p, profile.OffCPU, opts, valueColumn("waits", waits, layout.Quantity),
 		eventColumn{"mean", func(t tally) string {
@@ -269,14 +269,14 @@ func OffCPU(w io.Writer, p *pprof.Profile, opts *ViewOptions) error {
 
 // Wall writes what threads did all the time, on the CPU and off it, by cause and by method, as
 // OffCPU does.
-func Wall(w io.Writer, p *pprof.Profile, opts *ViewOptions) error {
+func Wall(w io.Writer, p *pprof.Profile, opts *layout.Options) error {
 	return writeTimes(w, p, profile.Wall, opts)
 }
 
 // writeTimes writes times by cause and by method, and more columns. The sum has no number of waits:
 // one that ends on a run queue is two rows.
 func writeTimes(
-	w io.Writer, p *pprof.Profile, kind profile.EventKind, opts *ViewOptions, columns ...eventColumn,
+	w io.Writer, p *pprof.Profile, kind profile.EventKind, opts *layout.Options, columns ...eventColumn,
 ) error {
 	opts = opts.OrDefault()
 	e, err := readEvents(p, kind)
@@ -333,9 +333,9 @@ func writeTimes(
 // Safepoints writes a table of the VM operations that stopped all threads, with the garbage
 // collector at work, the longest total time first. Columns are the total time, its share of the
 // recording, the number of pauses and their mean. Each process has a table of its own, as pauses of
-// several processes overlap. Nil options are DefaultViewOptions. It fails if the profile has no
+// several processes overlap. Nil options are layout.DefaultOptions. It fails if the profile has no
 // safepoints.
-func Safepoints(w io.Writer, p *pprof.Profile, opts *ViewOptions) error {
+func Safepoints(w io.Writer, p *pprof.Profile, opts *layout.Options) error {
 	opts = opts.OrDefault()
 	e, err := readEvents(p, profile.Pauses)
 	if err != nil {

@@ -1,4 +1,4 @@
-package report
+package events
 
 import (
 	"bufio"
@@ -23,8 +23,8 @@ import (
 // calls: by cause, and by the methods that it calls. The profile is of time, and has the number of
 // calls (record --count). Time in copies of the method whose calls were not counted is left out: in
 // those that are inlined, or interpreted.
-func PerCall(per compare.Per) func(io.Writer, *pprof.Profile, *ViewOptions) error {
-	return func(w io.Writer, p *pprof.Profile, opts *ViewOptions) error {
+func PerCall(per compare.Per) func(io.Writer, *pprof.Profile, *layout.Options) error {
+	return func(w io.Writer, p *pprof.Profile, opts *layout.Options) error {
 		opts = opts.OrDefault()
 		v := &perCall{opts: opts, method: per.Method()}
 		if err := v.read(p, per); err != nil {
@@ -36,7 +36,7 @@ func PerCall(per compare.Per) func(io.Writer, *pprof.Profile, *ViewOptions) erro
 
 // A perCall is the time of a method by cause and by what it calls, and its calls.
 type perCall struct {
-	opts    *ViewOptions
+	opts    *layout.Options
 	method  string
 	calls   float64
 	within  float64 // half of the 95 % interval of calls, as a part of them

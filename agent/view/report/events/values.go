@@ -1,4 +1,4 @@
-package report
+package events
 
 import (
 	"bufio"
@@ -29,8 +29,8 @@ const (
 // Values writes what the operands of probes were. For each probe, the one with most executions
 // first, it shows the distribution of its values: of numbers in buckets in their order, of texts
 // the most frequent ones; then the methods, which are the program's innermost. Nil options are
-// DefaultViewOptions. It fails if the profile has no values.
-func Values(w io.Writer, p *pprof.Profile, opts *ViewOptions) error {
+// layout.DefaultOptions. It fails if the profile has no values.
+func Values(w io.Writer, p *pprof.Profile, opts *layout.Options) error {
 	opts = opts.OrDefault()
 	e, err := readEvents(p, profile.Values)
 	if err != nil {
@@ -87,7 +87,7 @@ func mean(t tally) string {
 }
 
 // writeHistogram writes how often each value was there, with bars.
-func writeHistogram(out *bufio.Writer, values *eventGroups[string], all tally, opts *ViewOptions) {
+func writeHistogram(out *bufio.Writer, values *eventGroups[string], all tally, opts *layout.Options) {
 	list, numbers := inOrder(values)
 	rest := []*eventGroup[string](nil)
 	if !numbers {

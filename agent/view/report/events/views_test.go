@@ -1,4 +1,4 @@
-package report_test
+package events_test
 
 import (
 	"strings"
@@ -7,19 +7,21 @@ import (
 
 	"github.com/vmprof-agent/vmprof-agent/agent/model/profile"
 	"github.com/vmprof-agent/vmprof-agent/agent/view/report"
+	"github.com/vmprof-agent/vmprof-agent/agent/view/report/events"
 	"github.com/vmprof-agent/vmprof-agent/agent/view/report/flame"
+	"github.com/vmprof-agent/vmprof-agent/agent/view/report/layout"
 	"github.com/vmprof-agent/vmprof-agent/agent/view/sink"
 	"github.com/vmprof-agent/vmprof-agent/agent/view/sink/sinktest"
 	"github.com/vmprof-agent/vmprof-agent/symbolize/symbol"
 )
 
 func TestEventViewsGolden(t *testing.T) {
-	for kind, view := range report.EventViews {
+	for kind, view := range events.Views {
 		kind := profile.EventKind(kind)
 		stored := sinktest.Reparse(t, sinktest.MustPprofOf(t, sinktest.ShopEvents(), sink.OfEvents(kind)))
 		sinktest.Golden(t, "events."+kind.String()+".golden", sinktest.Show(t, view, stored, nil))
 		sinktest.Golden(t, "events."+kind.String()+".report.golden",
-			sinktest.Show(t, report.Report, stored, &report.ViewOptions{N: 1, Width: 60}))
+			sinktest.Show(t, report.Report, stored, &layout.Options{N: 1, Width: 60}))
 	}
 }
 
@@ -94,7 +96,7 @@ func TestEventViews(t *testing.T) {
 			"10.0%  1.00G   62.5%  5.00G  0.20      10  do_futex",
 		}},
 	} {
-		got := sinktest.Show(t, report.EventViews[test.kind], sinktest.MustPprofOf(t, sinktest.ShopEvents(),
+		got := sinktest.Show(t, events.Views[test.kind], sinktest.MustPprofOf(t, sinktest.ShopEvents(),
 			sink.OfEvents(test.kind)), nil)
 		rest := got
 		for _, line := range test.lines {
@@ -110,10 +112,10 @@ func TestEventViews(t *testing.T) {
 
 // EventView is the view of the file's own kind; the others say how to record theirs.
 func TestEventView(t *testing.T) {
-	for kind := range report.EventViews {
+	for kind := range events.Views {
 		stored := sinktest.MustPprofOf(t, sinktest.ShopEvents(), sink.OfEvents(profile.EventKind(kind)))
-		want := sinktest.Show(t, report.EventViews[kind], stored, nil)
-		if got := sinktest.Show(t, report.EventView(stored), stored, nil); got != want {
+		want := sinktest.Show(t, events.Views[kind], stored, nil)
+		if got := sinktest.Show(t, events.View(stored), stored, nil); got != want {
 			t.Errorf("EventView shows\n%s\ninstead of\n%s", got, want)
 		}
 		contexts := profile.EventKind(kind) != profile.Pauses
@@ -121,53 +123,19 @@ func TestEventView(t *testing.T) {
 			strings.Contains(got, "Calling contexts") != contexts || strings.Contains(got, "Hot methods") {
 			t.Errorf("Report shows\n%s", got)
 		}
-		for other, view := range report.EventViews {
+		for other, view := range events.Views {
 			if err := view(new(strings.Builder), stored, nil); (err == nil) != (other == kind) {
 				t.Errorf("view %v of %v: %v", profile.EventKind(other), profile.EventKind(kind), err)
 			}
 		}
 	}
-	if report.EventView(sinktest.MustPprof(t, sinktest.Shop())) != nil {
+	if events.View(sinktest.MustPprof(t, sinktest.Shop())) != nil {
 		t.Error("time has a view of events")
 	}
-	err := report.Allocations(new(strings.Builder), sinktest.MustPprof(t, sinktest.Shop()), nil)
+	err := events.Allocations(new(strings.Builder), sinktest.MustPprof(t, sinktest.Shop()), nil)
 	if want := "the profile has no allocations: record some with vmprof-agent record -e alloc"; err == nil ||
 		err.Error() != want {
 		t.Errorf("allocations of time: %v", err)
-	}
-}
-
-// The tree and the hot methods of events are in their own unit, and waits for work do not drown
-// contention.
-func TestTreeOfEvents(t *testing.T) {
-	for _, test := range []struct {
-		kind profile.EventKind
-		view sinktest.ViewFunc
-		want []string
-	}{
-		{profile.Allocations, report.Tree, []string{
-			"Calling contexts with 0.3% or more of 10.5MB allocated\n",
-			"+-com.acme.Shop.checkout [j] s:0B(0.0%) d:10.5MB(100.0%)\n",
-			"+-MemAllocator::allocate [n] s:9.4MB(90.0%) d:9.4MB(90.0%)\n",
-		}},
-		{profile.Allocations, report.Methods,
-			[]string{"100.0%      10.5MB  100.0%      10.5MB  [n] MemAllocator::allocate\n"}},
-		{profile.Locks, report.Tree, []string{
-			"of 800.00ms delay\n", "+-com.acme.Cart.total [j] s:0ns(0.0%) d:199.00ms(24.9%)\n",
-			"omitted: waits for work, 9.00s\n",
-		}},
-		{profile.Locks, report.Methods, []string{"omitted: waits for work, 9.00s\n"}},
-		{profile.Cycles, report.Tree, []string{"of 10.00G cycles\n", "+-do_futex [k] s:1.00G(10.0%) d:1.00G(10.0%)\n"}},
-		{profile.Values, report.Methods,
-			[]string{" 46.2%         60   76.9%        100  [j] com.acme.Shop.checkout\n"}},
-	} {
-		got := sinktest.Show(t, test.view, sinktest.MustPprofOf(t, sinktest.ShopEvents(), sink.OfEvents(test.kind)),
-			nil)
-		for _, want := range test.want {
-			if !strings.Contains(got, want) {
-				t.Errorf("%v: no %q in\n%s", test.kind, want, got)
-			}
-		}
 	}
 }
 
@@ -191,7 +159,7 @@ func TestExactAllocations(t *testing.T) {
 	} {
 		p := sinktest.Only(profile.Allocations)
 		p.Processes[1].Events = []*profile.Events{sinktest.EventsOf(profile.Allocations, test.list...)}
-		got := sinktest.Show(t, report.Allocations, sinktest.MustPprof(t, p), nil)
+		got := sinktest.Show(t, events.Allocations, sinktest.MustPprof(t, p), nil)
 		if !strings.Contains(got, test.want) || strings.Contains(got, test.absent) {
 			t.Errorf("no %q, or a %q, in\n%s", test.want, test.absent, got)
 		}
@@ -220,7 +188,7 @@ func TestValuesOrder(t *testing.T) {
 		}
 		p := sinktest.Only(profile.Values)
 		p.Processes[1].Events = []*profile.Events{sinktest.EventsOf(profile.Values, list...)}
-		got := sinktest.Show(t, report.Values, sinktest.MustPprof(t, p), &report.ViewOptions{N: test.n})
+		got := sinktest.Show(t, events.Values, sinktest.MustPprof(t, p), &layout.Options{N: test.n})
 		_, table, _ := strings.Cut(got, "value\n")
 		table, _, _ = strings.Cut(table, " share")
 		var order []string
@@ -242,7 +210,7 @@ func TestValuesBounded(t *testing.T) {
 	}
 	p := sinktest.Only(profile.Values)
 	p.Processes[1].Events = []*profile.Events{sinktest.EventsOf(profile.Values, list...)}
-	got := sinktest.Show(t, report.Values, sinktest.MustPprof(t, p), nil)
+	got := sinktest.Show(t, events.Values, sinktest.MustPprof(t, p), nil)
 	if lines := strings.Count(got, "\n"); lines > 40 || !strings.Contains(got, "380 more\n") {
 		t.Errorf("%d lines:\n%s", lines, got)
 	}
@@ -254,7 +222,7 @@ func TestSafepointsOfProcesses(t *testing.T) {
 	second := *p.Processes[1]
 	second.PID = 5
 	p.Processes = append(p.Processes, &second)
-	got := sinktest.Show(t, report.Safepoints, sinktest.MustPprof(t, p), nil)
+	got := sinktest.Show(t, events.Safepoints, sinktest.MustPprof(t, p), nil)
 	for _, want := range []string{"java (pid 1234): stopped for 100.00ms in 14 pauses (1.00% of the time)\n",
 		"java (pid 5): stopped for 100.00ms"} {
 		if !strings.Contains(got, want) {
@@ -263,7 +231,7 @@ func TestSafepointsOfProcesses(t *testing.T) {
 	}
 	unknown := sinktest.MustPprof(t, p)
 	unknown.DurationNanos = 0
-	if got := sinktest.Show(t, report.Safepoints, unknown, nil); !strings.Contains(got, "(- of the time)") {
+	if got := sinktest.Show(t, events.Safepoints, unknown, nil); !strings.Contains(got, "(- of the time)") {
 		t.Errorf("without a duration:\n%s", got)
 	}
 }
@@ -271,7 +239,7 @@ func TestSafepointsOfProcesses(t *testing.T) {
 // Views of events keep to the width, whatever they show, and bound the parts of a method.
 func TestEventViewsWidth(t *testing.T) {
 	long := strings.Repeat("com.acme.", 40) + "Cart"
-	for kind, view := range report.EventViews {
+	for kind, view := range events.Views {
 		kind := profile.EventKind(kind)
 		var list []sinktest.Event
 		for i := range 8 {
@@ -295,7 +263,7 @@ func TestEventViewsWidth(t *testing.T) {
 			if got := sinktest.Show(t, view, stored, nil); !strings.Contains(got, "  3 more\n") {
 				t.Errorf("%v: parts are not bounded:\n%s", kind, got)
 			}
-			if got := sinktest.Show(t, view, stored, new(report.ViewOptions)); strings.Contains(got, "more\n") {
+			if got := sinktest.Show(t, view, stored, new(layout.Options)); strings.Contains(got, "more\n") {
 				t.Errorf("%v: not all parts are shown:\n%s", kind, got)
 			}
 		}
@@ -304,7 +272,7 @@ func TestEventViewsWidth(t *testing.T) {
 
 // Negative values, and sums beyond 63 bits, are errors and no nonsense.
 func TestEventViewsRefuse(t *testing.T) {
-	for kind, view := range report.EventViews {
+	for kind, view := range events.Views {
 		for _, value := range []int64{-1, 1 << 62} {
 			stored := sinktest.MustPprofOf(t, sinktest.ShopEvents(), sink.OfEvents(profile.EventKind(kind)))
 			for _, s := range stored.Sample {
@@ -358,7 +326,7 @@ func TestWokenBy(t *testing.T) {
 		want []string
 		not  string
 	}{
-		{report.OffCPU, []string{
+		{events.OffCPU, []string{
 			" share    time  waits      mean  method / cause\n100.0%  10.00s     50  200.00ms  " +
 				"com.acme.Shop.checkout\n",
 			"share   time  waits      mean  woken by / in method\n50.0%  5.00s     20  250.00ms  pool-*\n50.0%  " +
@@ -411,13 +379,13 @@ func TestApplicationSite(t *testing.T) {
 		stack []symbol.Frame
 		want  []string
 	}{
-		{profile.Wall, report.Wall, append(reads, sinktest.Total, sinktest.Run), []string{"  com.acme.Cart.total\n"}},
-		{profile.OffCPU, report.OffCPU, append(reads, sinktest.Total, sinktest.Run),
+		{profile.Wall, events.Wall, append(reads, sinktest.Total, sinktest.Run), []string{"  com.acme.Cart.total\n"}},
+		{profile.OffCPU, events.OffCPU, append(reads, sinktest.Total, sinktest.Run),
 			[]string{"  com.acme.Cart.total\n"}},
-		{profile.Locks, report.Locks, append(library("java.util.Hashtable.get"), sinktest.Total, sinktest.Run),
+		{profile.Locks, events.Locks, append(library("java.util.Hashtable.get"), sinktest.Total, sinktest.Run),
 			[]string{"  com.acme.Cart.total\n"}},
-		{profile.Wall, report.Wall, cleaner, []string{"  jdk.internal.ref.CleanerImpl.run\n"}},
-		{profile.Allocations, report.Allocations, append(library("java.util.HashMap.resize"), sinktest.Total,
+		{profile.Wall, events.Wall, cleaner, []string{"  jdk.internal.ref.CleanerImpl.run\n"}},
+		{profile.Allocations, events.Allocations, append(library("java.util.HashMap.resize"), sinktest.Total,
 			sinktest.Run),
 			[]string{"  java.util.HashMap.resize\n", "  com.acme.Cart.total\n"}},
 	} {

@@ -1,4 +1,4 @@
-package report
+package events
 
 import (
 	"fmt"
@@ -35,9 +35,9 @@ func holderOf(sample *pprof.Sample) string {
 	return method
 }
 
-// holder says in a sentence where threads waited longest for locks, and who was seen to have them
+// Holder says in a sentence where threads waited longest for locks, and who was seen to have them
 // meanwhile, for which share of that time. It is "" if that was not seen.
-func holder(locks *pprof.Profile) (string, error) {
+func Holder(locks *pprof.Profile) (string, error) {
 	e, err := readEvents(locks, profile.Locks)
 	if err != nil {
 		return "", err

@@ -1,4 +1,4 @@
-package report
+package input
 
 import (
 	"bytes"
@@ -15,7 +15,9 @@ import (
 
 	"github.com/vmprof-agent/vmprof-agent/agent/model/profile"
 	"github.com/vmprof-agent/vmprof-agent/agent/model/stored"
+	"github.com/vmprof-agent/vmprof-agent/agent/view/report"
 	"github.com/vmprof-agent/vmprof-agent/agent/view/report/compare"
+	"github.com/vmprof-agent/vmprof-agent/agent/view/report/layout"
 )
 
 // small is a valid stored profile.
@@ -220,8 +222,9 @@ func FuzzRead(f *testing.F) {
 		if err != nil {
 			return
 		}
-		for i, view := range []func(io.Writer, *pprof.Profile, *ViewOptions) error{Report, Edges, Layers, Tree,
-			Methods} {
+		for i, view := range []func(io.Writer, *pprof.Profile, *layout.Options) error{
+			report.Report, report.Edges, report.Layers, report.Tree, report.Methods,
+		} {
 			var out bytes.Buffer
 			if err := view(&out, p, nil); err == nil && out.Len() == 0 {
 				t.Fatalf("view %d shows nothing", i)

@@ -1,4 +1,6 @@
-package report
+// Package input reads pprof profiles that any program may have written, from files and from pages,
+// and bounds the memory that they take.
+package input
 
 import (
 	"bytes"

@@ -1,4 +1,4 @@
-package report
+package events
 
 import (
 	"bufio"
@@ -30,7 +30,7 @@ type eventColumn struct {
 type eventTable struct {
 	columns []eventColumn
 	order   []int // indexes of the values to sort by, largest first
-	opts    *ViewOptions
+	opts    *layout.Options
 	out     *bufio.Writer
 }
 
@@ -57,7 +57,7 @@ func writeEvents(t *eventTable, thing string, groups *eventGroups[string]) {
 	for _, c := range t.columns {
 		head.Cells = append(head.Cells, c.head)
 	}
-	if t.opts.parts < 0 {
+	if t.opts.Parts < 0 {
 		thing, _, _ = strings.Cut(thing, " / ")
 		head.Name = layout.Heading(thing)
 	}
@@ -86,10 +86,10 @@ func (t *eventTable) split(parts []*eventGroup[eventPart], all tally) (shown, mo
 	if t.opts.N <= 0 {
 		return parts, nil
 	}
-	if t.opts.parts < 0 {
+	if t.opts.Parts < 0 {
 		return nil, nil
 	}
-	n := min(cmp.Or(t.opts.parts, maxParts), len(parts))
+	n := min(cmp.Or(t.opts.Parts, layout.MaxParts), len(parts))
 	main := t.order[0]
 	for n > 1 && parts[n-1].values[main] < visible*all.values[main] {
 		n--

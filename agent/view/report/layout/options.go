@@ -1,12 +1,12 @@
-package report
+package layout
 
 import "regexp"
 
-// maxParts bounds the parts of a method that are shown, unless all methods are.
-const maxParts = 5
+// MaxParts bounds the parts of a method that are shown, unless all methods are.
+const MaxParts = 5
 
-// ViewOptions says how much of a profile a view shows. The zero value shows everything.
-type ViewOptions struct {
+// Options says how much of a profile a view shows. The zero value shows everything.
+type Options struct {
 	N        int     // lines of a table: methods, edges, call sites; 0 for all
 	MinShare float64 // percent of all samples: contexts below are left out of the tree
 	Width    int     // columns that lines should keep to, by shortening names; 0 to keep names whole
@@ -17,22 +17,22 @@ type ViewOptions struct {
 	Idle bool
 	// PID is the only process that Timeline shows, 0 for all.
 	PID   int64
-	parts int // parts of a method in a table of events: 0 for maxParts, less for none
+	Parts int // parts of a method in a table of events: 0 for MaxParts, less for none
 	// App matches the names of methods that are of the application, for Layers; nil for all that
 	// are not the Java class library's.
 	App *regexp.Regexp
 }
 
-// DefaultViewOptions is what fits on a terminal. The share is that of Figure 12 of Inoue and
+// DefaultOptions is what fits on a terminal. The share is that of Figure 12 of Inoue and
 // Nakatani (OOPSLA 2009).
-func DefaultViewOptions() *ViewOptions {
-	return &ViewOptions{N: 20, MinShare: 0.3, Width: 79, SumVM: true}
+func DefaultOptions() *Options {
+	return &Options{N: 20, MinShare: 0.3, Width: 79, SumVM: true}
 }
 
-// OrDefault are the options, or DefaultViewOptions if they are nil.
-func (o *ViewOptions) OrDefault() *ViewOptions {
+// OrDefault are the options, or DefaultOptions if they are nil.
+func (o *Options) OrDefault() *Options {
 	if o == nil {
-		return DefaultViewOptions()
+		return DefaultOptions()
 	}
 	return o
 }

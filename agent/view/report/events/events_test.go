@@ -1,4 +1,4 @@
-package report_test
+package events_test
 
 import (
 	"bytes"
@@ -13,6 +13,7 @@ import (
 
 	"github.com/vmprof-agent/vmprof-agent/agent/model/profile"
 	"github.com/vmprof-agent/vmprof-agent/agent/view/report"
+	"github.com/vmprof-agent/vmprof-agent/agent/view/report/events"
 	"github.com/vmprof-agent/vmprof-agent/agent/view/sink"
 	"github.com/vmprof-agent/vmprof-agent/agent/view/sink/sinktest"
 )
@@ -72,11 +73,11 @@ func TestPartlyObserved(t *testing.T) {
 		if !strings.Contains(all, c.line) || (c.line == "") == coverageLine.MatchString(all) {
 			t.Errorf("%s: comments\n%s\nwant %s", c.name, all, c.line)
 		}
-		if total, err := report.TotalOf(p, profile.Allocations); err != nil || total.Missed != c.missed {
+		if total, err := events.TotalOf(p, profile.Allocations); err != nil || total.Missed != c.missed {
 			t.Errorf("%s: missed %v, want %v (%v)", c.name, total.Missed, c.missed, err)
 		}
 		var out bytes.Buffer
-		if err := report.Allocations(&out, p, nil); err != nil {
+		if err := events.Allocations(&out, p, nil); err != nil {
 			t.Fatal(err)
 		}
 		if !strings.Contains(strings.Join(strings.Fields(out.String()), " "), c.view) {
@@ -94,12 +95,12 @@ func TestUnknownInterval(t *testing.T) {
 	window.Processes[1].Events[0].Coverage = &profile.Coverage{Time: 10 * time.Second, Observed: time.Second, Slices: 1,
 		Chosen: math.Inf(1)}
 	p := sinktest.Reparse(t, sinktest.MustPprof(t, window))
-	total, err := report.TotalOf(p, profile.Allocations)
+	total, err := events.TotalOf(p, profile.Allocations)
 	if err != nil || !math.IsInf(total.Within, 1) {
 		t.Errorf("± %v, %v; the comments are\n%s", total.Within, err, strings.Join(p.Comments, "\n"))
 	}
 	for _, write := range []func(io.Writer, *pprof.Profile) error{
-		func(w io.Writer, p *pprof.Profile) error { return report.Allocations(w, p, nil) },
+		func(w io.Writer, p *pprof.Profile) error { return events.Allocations(w, p, nil) },
 		func(w io.Writer, p *pprof.Profile) error { return report.Footer(w, p, 0) },
 	} {
 		var out bytes.Buffer

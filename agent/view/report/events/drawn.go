@@ -1,4 +1,4 @@
-package report
+package events
 
 import (
 	"fmt"
@@ -151,9 +151,9 @@ const (
 	muchVague = 0.25
 )
 
-// vagueTimes says how much of the time is in methods of which too few short waits were drawn, if
+// VagueTimes says how much of the time is in methods of which too few short waits were drawn, if
 // that is much; "" otherwise.
-func vagueTimes(p *pprof.Profile) string {
+func VagueTimes(p *pprof.Profile) string {
 	kind, ok := stacks.EventKindOf(p)
 	if !ok || kind != profile.OffCPU && kind != profile.Wall {
 		return ""

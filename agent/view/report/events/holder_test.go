@@ -1,4 +1,4 @@
-package report_test
+package events_test
 
 import (
 	"strings"
@@ -43,7 +43,7 @@ func contention(t *testing.T, waits []heldWait) *pprof.Profile {
 	return stored
 }
 
-// The sentence names who was seen to have the lock, and nobody without that.
+// The sentence in the summary names who was seen to have the lock, and nobody without that.
 func TestHolder(t *testing.T) {
 	const waited = "Ledger: waited for in Ledger.add (95.0% of its delay); held by "
 	seldom := heldWait{"Ledger", "Ledger.close", "Ledger.add", "clerk", 5e6}
@@ -65,7 +65,13 @@ func TestHolder(t *testing.T) {
 			{"Ledger", "Ledger.add", "Ledger.close", "boss", 5e6}}, ""},
 		"no waits": {nil, ""},
 	} {
-		got := summaryOf(t, &report.SummaryOptions{Width: 500, Next: []string{"next"}}, contention(t, tt.waits))
+		var out strings.Builder
+		err := report.Summary(&out, []*pprof.Profile{contention(t, tt.waits)},
+			&report.SummaryOptions{Width: 500, Next: []string{"next"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := out.String()
 		if tt.want != "" && !strings.Contains(got, "\n\n"+tt.want+"\n\nnext\n") || tt.want == "" &&
 			strings.Contains(got, "waited for") {
 			t.Errorf("%s: no %q in\n%s", name, tt.want, got)

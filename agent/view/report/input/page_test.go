@@ -1,4 +1,4 @@
-package report_test
+package input_test
 
 import (
 	"bytes"
@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/model/profile"
-	"github.com/vmprof-agent/vmprof-agent/agent/view/report"
+	"github.com/vmprof-agent/vmprof-agent/agent/view/report/input"
 	"github.com/vmprof-agent/vmprof-agent/agent/view/sink"
 	"github.com/vmprof-agent/vmprof-agent/agent/view/sink/sinktest"
 )
@@ -24,7 +24,7 @@ func TestReadPage(t *testing.T) {
 	if err := page.Write(&two); err != nil {
 		t.Fatal(err)
 	}
-	got, err := report.Read(bytes.NewReader(one.Bytes()))
+	got, err := input.Read(bytes.NewReader(one.Bytes()))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -39,7 +39,7 @@ func TestReadPage(t *testing.T) {
 		"cut off": {one.String()[:at+100], "this page is cut off"},
 		"damaged": {one.String()[:at+100] + "!</script>", "decode the profile in the page: "},
 	} {
-		if _, err := report.Read(strings.NewReader(test.page)); err == nil ||
+		if _, err := input.Read(strings.NewReader(test.page)); err == nil ||
 			!strings.HasPrefix(err.Error(), test.want) {
 			t.Errorf("%s: %v, want %s", name, err, test.want)
 		}
