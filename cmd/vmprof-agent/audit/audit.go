@@ -20,7 +20,6 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/collect/timing/hotspot"
 	"github.com/vmprof-agent/vmprof-agent/agent/host/proc"
 	"github.com/vmprof-agent/vmprof-agent/agent/model/stored"
-	"github.com/vmprof-agent/vmprof-agent/agent/probe/attach"
 	"github.com/vmprof-agent/vmprof-agent/agent/probe/breakpoint"
 	"github.com/vmprof-agent/vmprof-agent/cmd/vmprof-agent/cli"
 	"github.com/vmprof-agent/vmprof-agent/cmd/vmprof-agent/self"
@@ -78,7 +77,7 @@ func parseAudit(args []string, stderr io.Writer) (*auditOptions, error) {
 	fs.Float64Var(&o.least, "least", 1, "ignore differences below `PERCENT`")
 	fs.Float64Var(&o.precision, "precision", 0, "go on until the interval is ± `PERCENT` or less")
 	fs.VarP(cli.Seconds(&o.duration), "duration", "d", "end without a verdict after `TIME`")
-	fs.TextVar(&o.breakpoints, "breakpoints", attach.BreakpointsAuto, "breakpoints `WHEN`: auto, always, never")
+	fs.TextVar(&o.breakpoints, "breakpoints", breakpoint.Auto, "breakpoints `WHEN`: auto, always, never")
 	fs.StringVar(&o.socket, "guest-socket", engines.DefaultGuestSocket, "socket `PATH`")
 	o.logging.Add(fs, "log connections")
 	if err := cli.Parse(fs, auditUsage, args); err != nil {

@@ -16,6 +16,7 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/collect/engines"
 	"github.com/vmprof-agent/vmprof-agent/agent/collect/events"
 	"github.com/vmprof-agent/vmprof-agent/agent/model/profile"
+	"github.com/vmprof-agent/vmprof-agent/agent/probe/breakpoint"
 	"github.com/vmprof-agent/vmprof-agent/agent/probe/valueprobe"
 	"github.com/vmprof-agent/vmprof-agent/agent/view/sink"
 	"github.com/vmprof-agent/vmprof-agent/cmd/vmprof-agent/cli"
@@ -27,7 +28,7 @@ type Flags struct {
 	probes []string
 	budget string
 	callFlags
-	Breakpoints attach.BreakpointPolicy
+	Breakpoints breakpoint.Policy
 
 	// What is recorded, once check has read it.
 	Time, Calls bool
@@ -52,7 +53,7 @@ func (e *Flags) Add(fs *pflag.FlagSet) {
 	fs.BoolVar(&e.Events.Wakers, "wakers", false, "offcpu, wall: record who ended each wait")
 	fs.BoolVar(&e.Events.MonitorEnters, "monitor-enters", false,
 		"lock: estimate uncontended lock acquisitions (x86-64)")
-	fs.TextVar(&e.Breakpoints, "breakpoints", attach.BreakpointsAuto,
+	fs.TextVar(&e.Breakpoints, "breakpoints", breakpoint.Auto,
 		"set breakpoints `WHEN`: auto (not in VMs), always, never")
 	fs.BoolVar(&e.Events.ExactAllocations, "exact-alloc", false,
 		"alloc: count every object; needs -XX:+DTraceAllocProbes")
