@@ -32,6 +32,7 @@ var wings = []struct{ packages, imports string }{
 	{"bpf", ""},
 	{"vmruntime", "elffile"},
 	{"vmruntime/perfmap", "vmruntime"},
+	{"vmruntime/cpython", "elffile vmruntime"},
 	{"vmruntime/hotspot vmruntime/hotspot/...", "elffile vmruntime"},
 
 	// The agent, in the order in which data flows.

@@ -1,0 +1,84 @@
+package cpython
+
+import (
+	"path"
+	"strings"
+)
+
+// functionName is what people call a function: the module and the qualified name, as
+// json.decoder.JSONDecoder.decode. The module is that of the file, as code objects do not say in
+// which module they are.
+func functionName(file, name string) string {
+	if module := moduleName(file); module != "" {
+		return module + "." + name
+	}
+	return name
+}
+
+// moduleName is the module of a file: the part of its path below a directory that Python searches,
+// with dots, as far as that directory can be recognised. Otherwise it is the name of the file, as
+// that of a script. What is no file (<string>) stays as it is.
+func moduleName(file string) string {
+	if frozen, ok := strings.CutPrefix(file, "<frozen "); ok {
+		return strings.TrimSuffix(frozen, ">")
+	}
+	if file == "" || strings.HasPrefix(file, "<") {
+		return file
+	}
+	file = path.Clean(file)
+	rest, installed := installedPath(file)
+	if !installed {
+		rest = path.Base(file)
+	}
+	for _, suffix := range []string{".py", ".pyc", ".pyw"} {
+		rest = strings.TrimSuffix(rest, suffix)
+	}
+	switch dir, base := path.Dir(rest), path.Base(rest); {
+	case base == "__init__" && installed && dir != ".":
+		rest = dir
+	case base == "__init__":
+		rest = path.Base(path.Dir(file))
+	case base == "__main__" && !installed:
+		rest = path.Base(path.Dir(file)) + ".__main__"
+	}
+	return strings.ReplaceAll(strings.Trim(rest, "/"), "/", ".")
+}
+
+// installedPath is the path of a file below a directory of installed modules: the standard library,
+// or packages. ok is false if it is in neither.
+func installedPath(file string) (rest string, ok bool) {
+	for _, dir := range []string{"/site-packages/", "/dist-packages/"} {
+		if _, rest, ok := cutLast(file, dir); ok {
+			return rest, true
+		}
+	}
+	// .../lib/python3.11/json/decoder.py, .../python311.zip/json/decoder.py
+	_, rest, ok = cutLast(file, "/python")
+	if !ok {
+		return "", false
+	}
+	version, rest, ok := strings.Cut(rest, "/")
+	version = strings.TrimSuffix(version, ".zip")
+	if !ok || version == "" || strings.Trim(version, "0123456789.t") != "" {
+		return "", false
+	}
+	return strings.TrimPrefix(rest, "lib-dynload/"), true
+}
+
+func cutLast(s, separator string) (before, after string, ok bool) {
+	at := strings.LastIndex(s, separator)
+	if at < 0 {
+		return s, "", false
+	}
+	return s[:at], s[at+len(separator):], true
+}
+
+// InLibrary reports whether a file is installed: of the standard library or of a package, not of
+// the application.
+func InLibrary(file string) bool {
+	if strings.HasPrefix(file, "<frozen ") {
+		return true
+	}
+	_, installed := installedPath(path.Clean(file))
+	return installed
+}
