@@ -7,6 +7,7 @@
 #pragma once
 
 #include "kernel/maps.bpf.h"
+#include "record/cpython.h"
 #include "record/observation.h"
 #include "record/sample.h"
 
@@ -166,6 +167,17 @@ struct scratch {
 		__u32 suffixes; /* that are not empty */
 		__u32 base;   /* which of them is known, or NO_SUFFIX */
 	} stack; /* what of the sample's stack is known: see refer */
+	struct {
+		__u64 first; /* the thread's innermost frame, 0 if it has none */
+		__u64 next;  /* the frame that the walk comes to next */
+		__u32 waits; /* for the global interpreter lock */
+		__u32 waiting; /* likewise, and the walk has yet to say so */
+		__u32 entry; /* result of python_frame */
+		__u32 native; /* result of python_next */
+		__u32 rest;  /* no native frames follow */
+		__u32 pad;
+		__u64 frame[PYTHON_FRAME_WORDS], code[PYTHON_CODE_WORDS]; /* what was read of a frame, and of its code object */
+	} python;
 	struct {
 		__u64 pc, sp, bp;
 	} caller; /* result of stub_caller, interpreter_frame */

@@ -16,6 +16,8 @@ enum frame_kind *export_frame_kind __attribute__((unused));
 enum sample_flags *export_sample_flags __attribute__((unused));
 enum counter *export_counter __attribute__((unused));
 enum hotspot_flags *export_hotspot_flags __attribute__((unused));
+enum cpython_flags *export_cpython_flags __attribute__((unused));
+struct cpython_process *export_cpython_process __attribute__((unused));
 struct process_event *export_process_event __attribute__((unused));
 enum suffix_tags *export_suffix_tags __attribute__((unused));
 struct short_sample *export_short_sample __attribute__((unused));

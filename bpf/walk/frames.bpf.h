@@ -10,6 +10,7 @@ enum walk_phase {
 	PHASE_NATIVE,	 /* by frame pointer, to the root or to Java */
 	PHASE_ANCHOR,	 /* by frame pointer; then Java goes on at the anchor */
 	PHASE_LEAF_CALL, /* by frame pointer to Java, which called without an anchor */
+	PHASE_PYTHON,	 /* in the list of Python's frames */
 };
 
 /*

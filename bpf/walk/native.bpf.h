@@ -2,6 +2,7 @@
 /* Native frames, by the frame-pointer chain. */
 #pragma once
 
+#include "walk/cpython.bpf.h"
 #include "walk/hotspot.bpf.h"
 
 #define NATIVE_LEAVES 64 /* frames of native code above a thread's Java frames */
@@ -82,6 +83,12 @@ static __always_inline int native_step(struct walk *w)
 		return end_walk(w, END_POINTER); /* data, not an address */
 	if (w->frames >= w->limit)
 		return end_walk(w, END_DEEP);
+#ifndef CONTEXTS
+	if (is_cpython(w->vm) && in_python_loop(w->vm, saved.ra)) {
+		w->phase = PHASE_PYTHON;
+		return 0;
+	}
+#endif
 	push_native(w, saved.ra);
 	return 0;
 }

@@ -8,6 +8,8 @@
  *                                   anchor
  *   JavaThread in a leaf call       native code called without an anchor: the return address is
  *                                   near on the stack
+ *   thread of CPython               native frames by frame pointer, and Python's from their list
+ *                                   (cpython.bpf.h)
  *   anything else                   native frames by frame pointer
  */
 #pragma once
@@ -79,6 +81,31 @@ static __always_inline int go_to_leaf_caller(struct walk *w)
 	return go_to_java(w);
 }
 
+/* To the frames of Python that are left behind native ones: 1 if there are none. */
+static __always_inline int go_to_python(struct walk *w)
+{
+	if (!is_cpython(w->vm) || !python_left())
+		return 1;
+	w->phase = PHASE_PYTHON;
+	w->end = END_DEPTH;
+	return 0;
+}
+
+/* One frame of Python. Where the interpreter's loop was entered with it, native frames follow. */
+static __always_inline int python_step(struct walk *w)
+{
+	int end = python_next(w->vm);
+
+	if (w->frames >= w->limit)
+		return end_walk(w, END_DEEP);
+	if (w->s->frame)
+		push_frame(w, w->s->frame);
+	if (end)
+		return end_walk(w, end);
+	w->phase = w->s->python.native ? PHASE_NATIVE : PHASE_PYTHON;
+	return 0;
+}
+
 /* What comes behind native frames. */
 static __always_inline int leave_native(struct walk *w)
 {
@@ -88,7 +115,13 @@ static __always_inline int leave_native(struct walk *w)
 	case PHASE_LEAF_CALL:
 		return go_to_leaf_caller(w);
 	}
-	return w->java ? go_to_java(w) : 1;
+	if (w->java)
+		return go_to_java(w);
+#ifndef CONTEXTS
+	return go_to_python(w);
+#else
+	return 1;
+#endif
 }
 
 /* One frame. Returns 1 where there are no more. */
@@ -103,6 +136,10 @@ static __always_inline int step(struct walk *w)
 		w->phase = PHASE_NATIVE;
 		return 0;
 	}
+#ifndef CONTEXTS
+	if (w->phase == PHASE_PYTHON)
+		return python_step(w);
+#endif
 	if (w->phase != PHASE_NATIVE && w->frames > NATIVE_LEAVES) {
 		w->end = END_DEPTH;
 		return leave_native(w);
@@ -142,6 +179,7 @@ static __always_inline void begin_walks(struct scratch *s, const struct hotspot_
 	__u32 slot;
 
 	s->start.owner = s->start.thread = s->start.stack_base = 0;
+	s->python.first = s->python.waits = 0;
 	s->start.tid = tid;
 	begin_time();
 	s->start.scan_left = SCAN_BUDGET;
@@ -156,6 +194,12 @@ static __always_inline void begin_walks(struct scratch *s, const struct hotspot_
 	s->sample.class_epoch = e ? e->classes : 0;
 	s->sample.header.stopped = e ? e->stopped : 0;
 	s->start.owner = (__u64)vm->serial << 32 | (e ? e->code : 0);
+#ifndef CONTEXTS
+	if (is_cpython(vm)) {
+		begin_python(vm, s, task, tid);
+		return;
+	}
+#endif
 	t = current_java_thread(vm, s, task, tid, in_code_cache(vm, s->regs.pc) ? s->regs.thread : 0);
 	if (t) {
 		s->sample.flags |= SAMPLE_JAVA_THREAD;
@@ -238,6 +282,9 @@ static __always_inline void begin_walk(struct walk *w, struct scratch *s, const 
 	s->start.redefines = 0;
 	s->start.native_to = 0;
 	s->start.java_frames = 0;
+	s->python.next = s->python.first;
+	s->python.waiting = s->python.waits;
+	s->python.rest = 0;
 	if (unmounted(s))
 		w->leaf = 0;
 	else
@@ -251,6 +298,10 @@ static __always_inline void begin_walk(struct walk *w, struct scratch *s, const 
 			begin_native(w);
 		if (java_only && w->phase == PHASE_ANCHOR)
 			go_to_anchor(w);
+#ifndef CONTEXTS
+		else if (is_cpython(vm) && in_python_loop(vm, w->pc))
+			w->phase = PHASE_PYTHON;
+#endif
 		else
 			push_native(w, w->pc);
 	}

@@ -22,6 +22,7 @@ struct request {
 	__u32 own_tid;		    /* of the task, in a pid namespace inside of another one */
 	__u64 walk_ns;		    /* walk: as the constant, which it replaces; 0: no bound */
 	__u64 stalled;		    /* walk: for how long the CPU stood still just after its begin, ns */
+	__u64 syscall, argument;    /* of the system call that the thread is in; 0 for none */
 
 	/* answers */
 	__u64 java_thread, stack_base, word, stackcopy_len, ns;
@@ -87,4 +88,11 @@ static __always_inline void begin_sample(struct scratch *s, const struct request
 		.pc = r->pc, .sp = r->sp, .bp = r->bp, .r13 = r->r13, .rbx = r->rbx, .thread = r->thread,
 		.goroutine = r->goroutine,
 	};
+	s->saved.ip = s->saved.orig_ax = 0;
+	if (r->syscall) {
+		s->saved.ip = r->pc;
+		s->saved.sp = r->sp;
+		s->saved.orig_ax = r->syscall;
+		s->saved.di = r->argument;
+	}
 }

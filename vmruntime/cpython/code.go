@@ -62,8 +62,8 @@ const (
 )
 
 // readCodes reads the code objects at these addresses. Those that cannot be read, changed meanwhile,
-// or are too long to be read with the others, are absent. The caller bounds how many there are. An error says that the process cannot
-// be read at all.
+// or are too long to be read with the others, are absent. The caller bounds how many there are. An
+// error says that the process cannot be read at all.
 func (p *Process) readCodes(addrs []uint64) (map[uint64]*code, error) {
 	o := &p.layout.Offsets
 	reads := make([]codeRead, 0, len(addrs))
