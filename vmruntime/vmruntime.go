@@ -26,6 +26,8 @@ type Runtime interface {
 	Name() string
 	// Title is the kind's name for people: "HotSpot".
 	Title() string
+	// Language is what its programs are written in, for people: "Java"; "" if that differs.
+	Language() string
 }
 
 // A Library is a Runtime that recognises the shared object of its VMs.

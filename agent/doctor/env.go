@@ -68,7 +68,7 @@ func Host() *Env {
 		program = "vmprof-agent"
 	}
 	return &Env{
-		Runtimes:       runtimes.Table(),
+		Runtimes:       runtimes.JVMs(),
 		Proc:           proc.DefaultRoot,
 		Sys:            "/sys",
 		Passwd:         "/etc/passwd",

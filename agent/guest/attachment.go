@@ -1,6 +1,7 @@
 package guest
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -26,6 +27,7 @@ func (rs *Resolver) attachVM(p *Process, lib *proc.Mapping) {
 	}
 	p.retry.Store(0)
 	p.AttachResult(proc.Monotonic(), errAttaching)
+	p.lacks(rs.runtimes, lib)
 	g, err := rs.attach(p, lib)
 	now := proc.Monotonic()
 	p.AttachResult(now, err)
@@ -35,8 +37,10 @@ func (rs *Resolver) attachVM(p *Process, lib *proc.Mapping) {
 		if g.Kernel.Flags&bpf.HotspotThreads != 0 {
 			rs.readThreads(p, g)
 		}
-		for _, f := range rs.follow {
-			f.Attached(p, g, lib)
+		if !g.runtime.StacksOnly {
+			for _, f := range rs.follow {
+				f.Attached(p, g, lib)
+			}
 		}
 		return
 	case p.Exited.Load():
@@ -51,14 +55,18 @@ func (rs *Resolver) attachVM(p *Process, lib *proc.Mapping) {
 	if errors.Is(err, proc.ErrGone) || !pace.report(now, !errors.As(err, new(libraryError))) {
 		return
 	}
-	rs.log.Warn("cannot attach to JVM; its native frames are still shown", "pid", p.PID, "err", err, "retrying",
-		!p.work.hopeless)
+	vm, _ := bridge.Recognise(rs.runtimes, lib.Path)
+	rs.log.Warn("cannot attach to VM; its native frames are still shown", "vm", vm.Title(), "pid", p.PID, "err", err,
+		"retrying", !p.work.hopeless)
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if vm, ok := bridge.Recognise(rs.runtimes, lib.Path); ok {
-		p.runtime = vm.Name()
-	}
-	p.notes = append(p.notes, fmt.Sprintf("Java frames of process %d are missing: %v", p.PID, err))
+	p.runtime = vm.Name()
+	p.notes = append(p.notes, fmt.Sprintf("%s: %v", missingNote(vm.Language(), p.PID), err))
+}
+
+// missingNote begins the note of frames that a process lacks.
+func missingNote(language string, pid int) string {
+	return fmt.Sprintf("%s frames of process %d are missing", language, pid)
 }
 
 // missing is since when, until when and why the stacks of a process have no Java frames, although
@@ -66,10 +74,21 @@ func (rs *Resolver) attachVM(p *Process, lib *proc.Mapping) {
 type missing struct {
 	since, until time.Duration // CLOCK_MONOTONIC; until is 0 if they still have none
 	why          error         // the last failure; nil if there was no attempt to attach
+	language     string        // of the frames
 }
 
 // errAttaching is why frames are missing before the first attempt has ended.
-var errAttaching = errors.New("the agent is still attaching to its JVM")
+var errAttaching = errors.New("the agent is still attaching to its VM")
+
+// lacks notes of which language frames are missing, while the VM with that library is not attached.
+func (p *Process) lacks(table []bridge.Runtime, lib *proc.Mapping) {
+	vm, ok := bridge.Recognise(table, lib.Path)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if ok {
+		p.missing.language = vm.Language()
+	}
+}
 
 // usualDelay is how long it may take to attach to a VM, without a note.
 const usualDelay = time.Second
@@ -103,7 +122,7 @@ func (p *Process) MissingFrames(began time.Duration) string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	m := &p.missing
-	note := fmt.Sprintf("Java frames of process %d are missing", p.PID)
+	note := missingNote(cmp.Or(m.language, "Java"), p.PID)
 	switch {
 	case m.why == nil, slices.ContainsFunc(p.notes, func(n string) bool { return strings.HasPrefix(n, note) }):
 		return ""
@@ -112,7 +131,7 @@ func (p *Process) MissingFrames(began time.Duration) string {
 	case m.until <= began || m.until-m.since < usualDelay:
 		return ""
 	}
-	return fmt.Sprintf("%s until %.1f s after its JVM was found: %v", note, (m.until - m.since).Seconds(), m.why)
+	return fmt.Sprintf("%s until %.1f s after its VM was found: %v", note, (m.until - m.since).Seconds(), m.why)
 }
 
 // A libraryError is what is wrong with a library, whichever process maps it. It does not pass while
@@ -138,11 +157,18 @@ func (rs *Resolver) attach(p *Process, lib *proc.Mapping) (*VM, error) {
 	if err != nil {
 		return nil, err
 	}
+	if errors.Is(im.err, vmruntime.ErrStarting) {
+		return nil, im.err
+	}
 	if im.err != nil {
 		return nil, libraryError{im.err}
 	}
 	var lacks []string
-	for _, f := range rs.follow {
+	follow := rs.follow
+	if im.runtime.StacksOnly {
+		follow = nil
+	}
+	for _, f := range follow {
 		some, err := f.Attaching(p, lib, opened)
 		if err != nil {
 			return nil, err
@@ -194,13 +220,14 @@ func (rs *Resolver) attach(p *Process, lib *proc.Mapping) (*VM, error) {
 		return nil, err
 	}
 	k.StartTicks, k.Serial, k.Slot = p.Identity().Ticks(), serial, slot
-	if im.probes == nil {
+	if im.probes == nil && !im.runtime.StacksOnly {
 		k.Flags |= bpf.HotspotUnloadEvents
 	}
+	p.stacksOnly.Store(im.runtime.StacksOnly)
 	p.Slot.Store(slot)
 	p.Attachment.Store(serial) // first: samples may refer to it at once
 	heap := records.Heap()
-	for _, f := range rs.follow {
+	for _, f := range follow {
 		if err := f.Announce(p, heap, serial); err != nil {
 			return nil, err
 		}

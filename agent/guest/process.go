@@ -29,7 +29,9 @@ type Process struct {
 	// Slot is the slot of the VM on the kernel side; valid once Attachment is, NoSlot once it was
 	// freed.
 	Slot atomic.Uint32
-	Code atomic.Pointer[JITCode] // nil if no map of its VM names its code
+	// stacksOnly: nothing but stacks and names is to be had of its VM.
+	stacksOnly atomic.Bool
+	Code       atomic.Pointer[JITCode] // nil if no map of its VM names its code
 
 	threads     threadList
 	threadNames threadNames
@@ -62,6 +64,10 @@ type Process struct {
 
 	work workerState // state of the worker that has the process
 }
+
+// HasCalls reports whether p's VM is attached, and more than its stacks and their names is to be had
+// of it: calls and events.
+func (p *Process) HasCalls() bool { return p.Attachment.Load() != 0 && !p.stacksOnly.Load() }
 
 // NoSlot is the slot of a process whose VM's was freed: another VM may have that.
 const NoSlot = ^uint32(0)

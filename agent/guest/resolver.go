@@ -152,7 +152,7 @@ func (rs *Resolver) FindLibrary(maps proc.Maps) *proc.Mapping {
 	return bridge.FindLibrary(rs.runtimes, maps)
 }
 
-var errTooManyVMs = fmt.Errorf("more than %d JVMs at once", bpf.MaxAttached)
+var errTooManyVMs = fmt.Errorf("more than %d VMs at once", bpf.MaxAttached)
 
 // reserve gives a slot for a VM's epochs, and the number of this attachment.
 func (rs *Resolver) reserve() (slot, serial uint32, err error) {

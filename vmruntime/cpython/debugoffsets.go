@@ -61,7 +61,7 @@ func parseDebugOffsets(b []byte, v version) (Offsets, error) {
 	o := Offsets{
 		InterpretersHead: field["runtime.interpreters_head"], InterpreterNext: field["interpreter.next"],
 		ThreadsHead: field["interpreter.threads_head"], InterpreterGIL: field["interpreter.ceval_gil"],
-		ThreadNext: field["thread.next"], ThreadID: field["thread.thread_id"],
+		ThreadNext: field["thread.next"], ThreadInterpreter: field["thread.interp"], ThreadID: field["thread.thread_id"],
 		ThreadFrame: field["thread.current_frame"],
 		FrameCode:   field["frame.executable"], FramePrevious: field["frame.previous"],
 		FrameAt: field["frame.instr_ptr"], FrameEntry: field["frame.owner"], Form: EntryShim,

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/vmprof-agent/vmprof-agent/elffile"
+	"github.com/vmprof-agent/vmprof-agent/vmruntime"
 )
 
 // Symbols that every build exports, as extension modules use them. They are in the table for dynamic
@@ -61,6 +62,9 @@ func newImage(file *elffile.File) (*Image, error) {
 	runtime, ok1 := found[symbolRuntime]
 	codeType, ok2 := found[symbolCode]
 	if !ok1 || !ok2 {
+		if starts, err := file.Needs(loads...); err == nil && starts {
+			return nil, fmt.Errorf("libpython is not loaded yet: %w", vmruntime.ErrStarting)
+		}
 		return nil, nil
 	}
 	image := &Image{runtime: runtime.Value, codeType: codeType.Value}
@@ -86,6 +90,14 @@ func newImage(file *elffile.File) (*Image, error) {
 	}
 	return image, nil
 }
+
+// loads are the libraries that have the interpreter if an executable does not.
+var loads = func() (names []string) {
+	for minor := oldest; minor <= newest; minor++ {
+		names = append(names, fmt.Sprintf("libpython3.%d.so.1.0", minor), fmt.Sprintf("libpython3.%dt.so.1.0", minor))
+	}
+	return names
+}()
 
 func has(found map[string]elffile.Symbol, name string) bool {
 	_, ok := found[name]

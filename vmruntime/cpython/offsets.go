@@ -32,11 +32,12 @@ type Offsets struct {
 	RuntimeGIL       uint64 // _PyRuntimeState, before 3.12: the global interpreter lock
 	InterpreterGIL   uint64 // PyInterpreterState, from 3.12 on: a pointer to its lock
 
-	ThreadNext  uint64 // PyThreadState
-	ThreadID    uint64 // PyThreadState: pthread_self()
-	ThreadFrame uint64 // PyThreadState: the innermost frame; 3.11 and 3.12: a _PyCFrame
-	HasCFrame   bool   // 3.11 and 3.12
-	CFrame      uint64 // _PyCFrame: the innermost frame
+	ThreadNext        uint64 // PyThreadState
+	ThreadInterpreter uint64 // PyThreadState
+	ThreadID          uint64 // PyThreadState: pthread_self()
+	ThreadFrame       uint64 // PyThreadState: the innermost frame; 3.11 and 3.12: a _PyCFrame
+	HasCFrame         bool   // 3.11 and 3.12
+	CFrame            uint64 // _PyCFrame: the innermost frame
 
 	FrameCode     uint64 // a frame: its code object
 	FramePrevious uint64
@@ -71,28 +72,28 @@ const GILSize = 208
 var byVersion = map[int]Offsets{
 	9: {
 		InterpretersHead: 32, InterpreterNext: 0, ThreadsHead: 8, RuntimeGIL: 352,
-		ThreadNext: 8, ThreadID: 176, ThreadFrame: 24,
+		ThreadNext: 8, ThreadInterpreter: 16, ThreadID: 176, ThreadFrame: 24,
 		FrameCode: 32, FramePrevious: 24, FrameAt: 104, Form: EntryEach,
 		CodeFirstLine: 40, CodeFile: 104, CodeName: 112, CodeLines: 120,
 		ObjectHeader: 16, ObjectType: 8, ASCIIHeader: 48, CompactHeader: 72, CountsBytes: true,
 	},
 	10: {
 		InterpretersHead: 32, InterpreterNext: 0, ThreadsHead: 8, RuntimeGIL: 352,
-		ThreadNext: 8, ThreadID: 176, ThreadFrame: 24,
+		ThreadNext: 8, ThreadInterpreter: 16, ThreadID: 176, ThreadFrame: 24,
 		FrameCode: 32, FramePrevious: 24, FrameAt: 96, Form: EntryEach,
 		CodeFirstLine: 40, CodeFile: 104, CodeName: 112, CodeLines: 120,
 		ObjectHeader: 16, ObjectType: 8, ASCIIHeader: 48, CompactHeader: 72,
 	},
 	11: {
 		InterpretersHead: 40, InterpreterNext: 0, ThreadsHead: 16, RuntimeGIL: 360,
-		ThreadNext: 8, ThreadID: 152, ThreadFrame: 56, HasCFrame: true, CFrame: 8,
+		ThreadNext: 8, ThreadInterpreter: 16, ThreadID: 152, ThreadFrame: 56, HasCFrame: true, CFrame: 8,
 		FrameCode: 32, FramePrevious: 48, FrameAt: 56, FrameEntry: 68, Form: EntryFlag,
 		CodeFirstLine: 72, CodeFile: 112, CodeName: 120, CodeQualifiedName: 128, CodeLines: 136,
 		CodeBegin: 184, ObjectHeader: 16, ObjectType: 8, ASCIIHeader: 48, CompactHeader: 72,
 	},
 	12: {
 		InterpretersHead: 40, InterpreterNext: 0, ThreadsHead: 72, InterpreterGIL: 384,
-		ThreadNext: 8, ThreadID: 136, ThreadFrame: 56, HasCFrame: true, CFrame: 0,
+		ThreadNext: 8, ThreadInterpreter: 16, ThreadID: 136, ThreadFrame: 56, HasCFrame: true, CFrame: 0,
 		FrameCode: 0, FramePrevious: 8, FrameAt: 56, FrameEntry: 70, Form: EntryShim,
 		CodeFirstLine: 68, CodeFile: 112, CodeName: 120, CodeQualifiedName: 128, CodeLines: 136,
 		CodeBegin: 192, ObjectHeader: 16, ObjectType: 8, ASCIIHeader: 40, CompactHeader: 56,
@@ -104,7 +105,7 @@ func (o *Offsets) check() error {
 	word := func(at, window uint64) bool { return at%8 == 0 && at+8 <= window }
 	switch {
 	case o.InterpretersHead >= maxOffset, o.InterpreterNext >= maxOffset, o.ThreadsHead >= maxOffset,
-		o.InterpreterGIL >= maxOffset, o.ThreadNext >= maxOffset, o.ThreadID >= maxOffset, o.ThreadFrame >= maxOffset,
+		o.InterpreterGIL >= maxOffset, o.ThreadNext >= maxOffset, o.ThreadInterpreter >= maxOffset, o.ThreadID >= maxOffset, o.ThreadFrame >= maxOffset,
 		o.CodeBegin >= maxOffset:
 	case !word(o.FrameCode, FrameWindow), !word(o.FramePrevious, FrameWindow), !word(o.FrameAt, FrameWindow),
 		o.FrameEntry >= FrameWindow:

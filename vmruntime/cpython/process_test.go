@@ -123,7 +123,7 @@ func TestDebugOffsets(t *testing.T) {
 	o := r.attach(t, pieces(r.Pieces)).layout.Offsets
 	want := Offsets{
 		InterpretersHead: 632, InterpreterNext: 7264, ThreadsHead: 7344, InterpreterGIL: 16,
-		ThreadNext: 8, ThreadID: 152, ThreadFrame: 72,
+		ThreadNext: 8, ThreadInterpreter: 16, ThreadID: 152, ThreadFrame: 72,
 		FrameCode: 0, FramePrevious: 8, FrameAt: 56, FrameEntry: 70, Form: EntryShim,
 		CodeFirstLine: 68, CodeFile: 112, CodeName: 120, CodeQualifiedName: 128, CodeLines: 136, CodeBegin: 200,
 		ObjectHeader: 16, ObjectType: 8, ASCIIHeader: 40, CompactHeader: 56,

@@ -47,6 +47,9 @@ func (Runtime) Name() string { return "hotspot" }
 // Title is "HotSpot".
 func (Runtime) Title() string { return "HotSpot" }
 
+// Language is "Java".
+func (Runtime) Language() string { return "Java" }
+
 // Recognise reports whether the mapped file of that name may be HotSpot's library.
 func (Runtime) Recognise(file string) bool { return path.Base(file) == "libjvm.so" }
 

@@ -18,6 +18,9 @@ func (Runtime) Name() string { return "perfmap" }
 // Title is "perf map".
 func (Runtime) Title() string { return "perf map" }
 
+// Language is empty: programs of any may write a map.
+func (Runtime) Language() string { return "" }
+
 // MapFile is /tmp/perf-PID.map, and MaxBytes.
 func (Runtime) MapFile(pid int) (path string, maxBytes int64) {
 	return fmt.Sprintf("/tmp/perf-%d.map", pid), MaxBytes

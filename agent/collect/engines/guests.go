@@ -99,7 +99,7 @@ func (own *engine) isConnected(_ *fold.State, p *fold.Process) bool {
 func (own *engine) isFound(_ *fold.State, p *fold.Process) bool { return own.found[p.Process] }
 
 // isAttached is for an engine of all VMs that the agent is attached to.
-func (own *engine) isAttached(_ *fold.State, p *fold.Process) bool { return p.Attachment.Load() != 0 }
+func (own *engine) isAttached(_ *fold.State, p *fold.Process) bool { return p.HasCalls() }
 
 // isAny is for an engine of all processes.
 func (own *engine) isAny(_ *fold.State, _ *fold.Process) bool { return true }
@@ -110,7 +110,7 @@ func (own *engine) isObserved(s *fold.State, p *fold.Process) bool { return own.
 // observes reports whether the engine listener, if it runs, samples a process: one with mapped
 // code, unless it cooperates, or an attached VM, unless its calls are estimated.
 func (e *Engines) observes(s *fold.State, p *fold.Process) bool {
-	if p.Attachment.Load() != 0 {
+	if p.HasCalls() {
 		return e.estimator == nil
 	}
 	if p.Code.Load() == nil {

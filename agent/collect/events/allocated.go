@@ -85,7 +85,7 @@ type flags interface {
 
 // cannotCount says that a process is a JVM that does not report its allocations.
 func (e *Source) cannotCount(ctx context.Context, p *fold.Process) bool {
-	if !e.Options.ExactAllocations || p.Attachment.Load() == 0 {
+	if !e.Options.ExactAllocations || !p.HasCalls() {
 		return false
 	}
 	ctx, cancel := context.WithTimeout(ctx, exactDeadline)

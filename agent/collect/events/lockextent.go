@@ -72,7 +72,7 @@ func (l *lockWaits) lateTime(w *fold.Window, p *fold.Process) (sum time.Duration
 func (e *Source) lockExtent(
 	w *fold.Window, p *fold.Process, all []*profile.Events, covered *fold.CoveredParts,
 ) []profile.Extent {
-	if e.locks == nil || p.Attachment.Load() == 0 {
+	if e.locks == nil || !p.HasCalls() {
 		return nil
 	}
 	x := profile.Extent{

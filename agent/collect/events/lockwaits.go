@@ -155,7 +155,7 @@ func (l *lockWaits) translate(p *guest.Process, waits []vmruntime.LockWait) erro
 func (e *Source) seed(ctx context.Context) {
 	for _, of := range e.LockPlans() {
 		for _, p := range of.Users {
-			if p.Attachment.Load() == 0 || !e.locks.firstSeeding(seeding{p, of.Cover}) || of.Turn > 1 {
+			if !p.HasCalls() || !e.locks.firstSeeding(seeding{p, of.Cover}) || of.Turn > 1 {
 				continue
 			}
 			e.Alongside(func() { // the process may take its time

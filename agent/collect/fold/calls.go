@@ -321,7 +321,7 @@ func (s *State) Busiest(n int, fade float64, interval time.Duration) (all []Busy
 		}
 	}
 	for _, p := range s.Table {
-		if len(p.Top.Edges) > 0 && !p.Exited.Load() && p.Attachment.Load() != 0 {
+		if len(p.Top.Edges) > 0 && !p.Exited.Load() && p.HasCalls() {
 			all = append(all, Busy{Process: p, samples: p.Top.All})
 		}
 	}

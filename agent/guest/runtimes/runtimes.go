@@ -4,7 +4,9 @@ package runtimes
 
 import (
 	"github.com/vmprof-agent/vmprof-agent/agent/guest/runtimes/bridge"
+	"github.com/vmprof-agent/vmprof-agent/agent/guest/runtimes/cpythonbpf"
 	"github.com/vmprof-agent/vmprof-agent/agent/guest/runtimes/hotspotbpf"
+	"github.com/vmprof-agent/vmprof-agent/vmruntime/cpython"
 	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot"
 	"github.com/vmprof-agent/vmprof-agent/vmruntime/perfmap"
 )
@@ -12,7 +14,13 @@ import (
 // Table returns all runtimes. Where several recognise a process, the first one has it.
 func Table() []bridge.Runtime {
 	return []bridge.Runtime{
-		{Runtime: hotspot.Runtime{}, Kernel: hotspotbpf.Kernel{}},
+		jvm,
+		{Runtime: cpython.Runtime{}, Kernel: cpythonbpf.Kernel{}, StacksOnly: true},
 		{Runtime: perfmap.Runtime{}},
 	}
 }
+
+var jvm = bridge.Runtime{Runtime: hotspot.Runtime{}, Kernel: hotspotbpf.Kernel{}}
+
+// JVMs returns those that run Java, in the same order.
+func JVMs() []bridge.Runtime { return []bridge.Runtime{jvm} }

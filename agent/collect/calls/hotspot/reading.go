@@ -180,7 +180,7 @@ func (e *Engine) withoutBaseline() (list []*fold.Process) {
 	e.Owner.Do(func(s *fold.State) {
 		for _, p := range s.Table {
 			if _, known := e.baselined[p]; !known && len(p.Top.Edges) > 0 && !p.Exited.Load() &&
-				p.Attachment.Load() != 0 {
+				p.HasCalls() {
 				list = append(list, p)
 			}
 		}

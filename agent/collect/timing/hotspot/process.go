@@ -115,7 +115,7 @@ func attachProcess(
 
 // librariesOf are the VMs that a process maps: at most one in practice.
 func librariesOf(ctx context.Context, root proc.Root, pool *proc.Pool, pid int) (proc.Maps, error) {
-	table := runtimes.Table()
+	table := runtimes.JVMs()
 	return proc.Call(ctx, pool, pid, func() (proc.Maps, error) {
 		return root.Maps(pid, func(m *proc.Mapping) bool {
 			_, ok := bridge.Recognise(table, m.Path)
@@ -133,7 +133,7 @@ func Serves(ctx context.Context, root proc.Root, pid int) bool {
 func readLibrary(
 	ctx context.Context, root proc.Root, pool *proc.Pool, pid int, lib *proc.Mapping,
 ) (image vmruntime.Image, bias uint64, err error) {
-	vm, _ := bridge.Recognise(runtimes.Table(), lib.Path)
+	vm, _ := bridge.Recognise(runtimes.JVMs(), lib.Path)
 	type library struct {
 		image vmruntime.Image
 		bias  uint64

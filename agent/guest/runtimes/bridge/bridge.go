@@ -7,6 +7,8 @@ package bridge
 import (
 	"errors"
 	"fmt"
+	"path"
+	"strings"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/host/proc"
 	"github.com/vmprof-agent/vmprof-agent/agent/probe/attach"
@@ -22,6 +24,9 @@ type Runtime struct {
 	// library (vmruntime.Library) must have one. It is nil for a runtime that only maps code
 	// (vmruntime.CodeMapper), whose code is walked like native code.
 	Kernel Kernel
+	// StacksOnly says that nothing but stacks and names is to be had of its VMs: no probes of events,
+	// no objects, no calls.
+	StacksOnly bool
 }
 
 // A Kernel connects one runtime to the kernel side.
@@ -40,8 +45,8 @@ type Kernel interface {
 // that uses the process.
 type VM interface {
 	// Record returns the layout that the walker needs. The caller sets identity, slot, and the
-	// flags about probes. The walker has one form of such records, which is HotSpot's: another VM
-	// with a layout of its own needs a record and a walker of its own in bpf.
+	// flags about probes. A record is a union: all begin as HotSpot's does, and the rest is of the
+	// VM that its flags say (bpf.CPythonRecord).
 	Record() (*bpf.HotspotProcess, error)
 	// Heap is what probes of events must know of objects, nil if that was not found out. The caller
 	// sets the serial.
@@ -66,15 +71,25 @@ func Recognise(table []Runtime, file string) (r Runtime, ok bool) {
 	return Runtime{}, false
 }
 
-// FindLibrary returns the mapping of the code of a VM that the table has, nil if there is none.
-func FindLibrary(table []Runtime, maps proc.Maps) *proc.Mapping {
-	for i := range maps {
-		m := &maps[i]
-		if !m.Exec {
-			continue
+// FindLibrary returns the mapping of the code of a VM that the table has, nil if there is none. If
+// several are mapped, the first runtime of the table counts, and of that a library before a program,
+// as the program may only load the library.
+func FindLibrary(table []Runtime, maps proc.Maps) (found *proc.Mapping) {
+	for i := range table {
+		for j := range maps {
+			m := &maps[j]
+			if _, ok := Recognise(table[i:i+1], m.Path); !ok || !m.Exec {
+				continue
+			}
+			if strings.Contains(path.Base(m.Path), ".so") {
+				return m
+			}
+			if found == nil {
+				found = m
+			}
 		}
-		if _, ok := Recognise(table, m.Path); ok {
-			return m
+		if found != nil {
+			return found
 		}
 	}
 	return nil
