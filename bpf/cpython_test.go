@@ -3,6 +3,7 @@
 package bpf
 
 import (
+	"bytes"
 	"encoding/binary"
 	"os"
 	"testing"
@@ -60,14 +61,26 @@ func newerPython(p *CPythonProcess) {
 	p.Form = CPythonAddress | CPythonEntryShim
 	p.FrameBytes, p.FrameCode, p.FramePrevious, p.FrameAt, p.FrameEntry = 80, 0, 8, 56, 70
 	p.CodeBytes, p.CodeFirst, p.CodeFile, p.CodeName, p.CodeLines = 144, 64, 112, 120, 136
-	p.CodeBegin, p.ThreadFrame, p.InterpreterGil = 200, 72, 16
+	p.CodeBegin, p.CodeUnits, p.ThreadFrame, p.InterpreterGil = 200, 16, 72, 16
 }
 
-// Addresses in libpython, as far as frames are concerned; nothing is there.
-const (
-	evalLoop    = 0x7f20_0000_1000
+const pythonUnits = 1000 // instructions of each code object
+
+// pythonText is memory in which every address follows a call, as return addresses do.
+var pythonText = func() uint64 {
+	text := bytes.Repeat([]byte{0xe8}, 1<<16)
+	pythonTextBytes = text
+	return uint64(uintptr(unsafe.Pointer(unsafe.SliceData(text))))
+}()
+
+var pythonTextBytes []byte // keeps it
+
+// Places in that: the interpreter's loop of 0x1000 bytes, the place in it that calls, and places outside.
+var (
+	evalLoop    = pythonText + 0x1000
 	evalCall    = evalLoop + 0x500
-	pythonOther = 0x7f20_0010_0000
+	pythonOther = pythonText + 0x4000
+	pythonLibc  = pythonText + 0x8000
 )
 
 // newPython makes an interpreter whose first thread is another one, and a thread with a native stack.
@@ -79,8 +92,8 @@ func newPython(t testing.TB, setup func(*CPythonProcess)) *fakePython {
 	p.InterpreterNext, p.InterpreterThreads = 0, 8
 	p.ThreadNext, p.ThreadInterpreter, p.ThreadId, p.ObjectType = 8, 16, 152, 8
 	setup(&p.CPythonProcess)
-	p.fakeStack.sp, p.fakeStack.bp, p.pc = p.fakeStack.mem.end()-1024, 0, libc
-	p.frames = []placedFrame{{native(libc), 0}}
+	p.fakeStack.sp, p.fakeStack.bp, p.pc = p.fakeStack.mem.end()-1024, 0, pythonLibc - 0x100
+	p.frames = []placedFrame{{native(pythonLibc - 0x100), 0}}
 	interpreter, other := p.alloc(256), p.alloc(256)
 	p.thread = p.alloc(256)
 	p.Interpreters = p.alloc(8)
@@ -106,6 +119,9 @@ func (p *fakePython) code(name uint64) uint64 {
 	p.mem.put64(at+uint64(p.CodeFile), 0x5000)
 	p.mem.put64(at+uint64(p.CodeName), name)
 	p.mem.put64(at+uint64(p.CodeLines), 0x6000)
+	if p.Form&CPythonAddress != 0 {
+		p.mem.put64(at+uint64(p.CodeUnits), pythonUnits)
+	}
 	return at
 }
 
@@ -154,14 +170,19 @@ func interpretedFrame(code uint64, index uint16) Frame {
 	return Frame(FrameInterpreted)<<60 | Frame(code>>3&(1<<44-1))<<16 | Frame(index)
 }
 
+// frameList is what a thread has of its frames: the innermost one, or what leads to it.
+func (p *fakePython) frameList(innermost uint64) uint64 {
+	if p.Form&CPythonCFrame == 0 {
+		return innermost
+	}
+	to := p.alloc(16)
+	p.mem.put64(to+uint64(p.CframeFrame), innermost)
+	return to
+}
+
 // start makes the list of frames that of the thread, and the interpreter known to the kernel side.
 func (p *fakePython) start(t testing.TB, w *walker) WalkTestRequest {
-	to := p.first
-	if p.Form&CPythonCFrame != 0 {
-		to = p.alloc(16)
-		p.mem.put64(to+uint64(p.CframeFrame), p.first)
-	}
-	p.mem.put64(p.thread+uint64(p.ThreadFrame), to)
+	p.mem.put64(p.thread+uint64(p.ThreadFrame), p.frameList(p.first))
 	p.Serial = lastSerial.Add(1)
 	p.Slot = p.Serial % MaxAttached
 	epochs := ProfileEpochs{}
@@ -208,7 +229,7 @@ func TestKernelPython(t *testing.T) {
 		p.native(pythonOther + 0x80)
 		p.python(key, 7, true)
 		p.native(pythonOther + 0xc0)
-		p.native(libc + 0x10)
+		p.native(pythonLibc)
 		p.outermostPython()
 		req := p.start(t, w)
 		got := p.check(t, w, req, EndRoot)
@@ -276,6 +297,64 @@ func TestKernelPythonInterpreters(t *testing.T) {
 	})
 }
 
+// A thread that runs code of a subinterpreter, which its code of the main one has called. The
+// subinterpreter is the newer one. It stays when its code has returned.
+func TestKernelPythonSubinterpreter(t *testing.T) {
+	eachPython(t, func(t *testing.T, w *walker, p *fakePython) {
+		main, sub := p.code(0x100), p.code(0x200)
+		p.python(main, 3, true).python(main, 4, false)
+		outer := p.first
+		p.native(pythonOther)
+		p.first = 0
+		p.python(sub, 5, true).python(sub, 6, false)
+		p.native(pythonOther + 0x40)
+		p.outermostPython()
+		first, newer := p.mem.word(p.Interpreters), p.alloc(256)
+		state := p.alloc(256) // in the main interpreter
+		p.mem.put64(state+uint64(p.ThreadId), p.self)
+		p.mem.put64(state+uint64(p.ThreadFrame), p.frameList(outer))
+		p.mem.put64(first+uint64(p.InterpreterThreads), state)
+		p.mem.put64(newer+uint64(p.InterpreterThreads), p.thread)
+		p.mem.put64(newer+uint64(p.InterpreterNext), first)
+		p.mem.put64(p.Interpreters, newer)
+		req := p.start(t, w)
+		p.check(t, w, req, EndRoot)
+		p.check(t, w, req, EndRoot) // the thread is searched again
+		p.mem.put64(p.thread+uint64(p.ThreadFrame), 0)
+		req.Bp = poison
+		compare(t, w.walk(t, req), []Frame{
+			native(pythonOther + 0x40), interpretedFrame(main, 4), interpretedFrame(main, 3),
+		}, EndRoot)
+	})
+}
+
+// Words of the stack that code without frame pointers leads to are no frames.
+func TestKernelPythonNoCall(t *testing.T) {
+	eachPython(t, func(t *testing.T, w *walker, p *fakePython) {
+		main := p.code(0x100)
+		p.python(main, 3, true)
+		p.outermostPython()
+		p.unseen(libc + 0x10) // nothing is there
+		req := p.start(t, w)
+		compare(t, w.walk(t, req), []Frame{native(libc + 0x10), interpretedFrame(main, 3)}, EndRoot)
+	})
+}
+
+// An instruction that the code object does not have: of a copy, in a free-threaded build.
+func TestKernelPythonOtherInstruction(t *testing.T) {
+	eachPython(t, func(t *testing.T, w *walker, p *fakePython) {
+		if p.Form&CPythonAddress == 0 {
+			t.Skip("this version counts instructions")
+		}
+		main := p.code(0x100)
+		p.python(main, pythonUnits, true)
+		p.outermostPython()
+		req := p.start(t, w)
+		req.Bp = poison
+		compare(t, w.walk(t, req), []Frame{interpretedFrame(main, 0xffff)}, EndRoot)
+	})
+}
+
 // A thread that is in a system call for the lock.
 func TestKernelPythonGIL(t *testing.T) {
 	gil := Frame(FrameStub)<<60 | CPythonGIL
@@ -289,8 +368,8 @@ func TestKernelPythonGIL(t *testing.T) {
 		p.python(main, 3, true)
 		p.outermostPython()
 		p.seen(gil)
-		p.frames = append(p.frames, placedFrame{native(libc + 0x10), 0})
-		p.unseen(libc + 0x10)
+		p.frames = append(p.frames, placedFrame{native(pythonLibc), 0})
+		p.unseen(pythonLibc)
 		req := p.start(t, w)
 		for _, test := range []struct {
 			name              string
@@ -305,7 +384,7 @@ func TestKernelPythonGIL(t *testing.T) {
 		} {
 			t.Run(test.name, func(t *testing.T) {
 				req.Syscall, req.Argument = test.syscall, test.argument
-				want := []Frame{native(libc + 0x10), gil, interpretedFrame(main, 3)}
+				want := []Frame{native(pythonLibc), gil, interpretedFrame(main, 3)}
 				if !test.waits {
 					want = []Frame{want[0], want[2]}
 				}
@@ -356,15 +435,15 @@ func TestKernelPythonHostile(t *testing.T) {
 			{"a frame's code is none", func() {
 				p.mem.put64(frame+uint64(p.FrameCode), frame)
 				p.mem.put64(frame+uint64(p.FramePrevious), 0)
-			}, EndRoot},
+			}, EndInterpreter},
 			{"a thread leads to itself", func() {
 				p.mem.put64(p.mem.word(interpreter+uint64(p.InterpreterThreads))+uint64(p.ThreadNext),
 					p.mem.word(interpreter+uint64(p.InterpreterThreads)))
-			}, EndPointer},
+			}, EndScan},
 			{"an interpreter leads to itself", func() {
 				p.mem.put64(interpreter+uint64(p.InterpreterThreads), 0)
 				p.mem.put64(interpreter+uint64(p.InterpreterNext), interpreter)
-			}, EndPointer},
+			}, EndScan},
 			{"there is no interpreter", func() { p.mem.put64(p.Interpreters, 1<<63) }, EndPointer},
 		} {
 			t.Run(test.name, func(t *testing.T) {

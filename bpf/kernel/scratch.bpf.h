@@ -94,7 +94,11 @@ struct java_thread {
 	__u64 thread;	 /* JavaThread* */
 	__u64 stack_base; /* highest address of its stack */
 	__u32 own_tid;	 /* as in struct known_thread_key, with HOTSPOT_THREADS */
-	__u32 pad;
+	/*
+	 * with PROCESS_CPYTHON: enum python_state. Then thread is its PyThreadState, or 0; tls_slot
+	 * the first interpreter, and stack_base when it was looked for, ns
+	 */
+	__u32 python;
 } __attribute__((aligned(64)));
 
 /* The user's registers, whatever the architecture calls them. */
@@ -168,15 +172,18 @@ struct scratch {
 		__u32 base;   /* which of them is known, or NO_SUFFIX */
 	} stack; /* what of the sample's stack is known: see refer */
 	struct {
-		__u64 first; /* the thread's innermost frame, 0 if it has none */
-		__u64 next;  /* the frame that the walk comes to next */
-		__u32 waits; /* for the global interpreter lock */
+		__u64 first;  /* the thread's innermost frame, 0 if it has none */
+		__u64 outer;  /* the innermost one of its other state, behind those from first on */
+		__u64 next;   /* the frame that the walk comes to next */
+		__u64 then;   /* outer, until the walk comes there */
+		__u32 waits;  /* for the global interpreter lock */
 		__u32 waiting; /* likewise, and the walk has yet to say so */
-		__u32 entry; /* result of python_frame */
+		__u32 entry;  /* result of python_frame */
 		__u32 native; /* result of python_next */
-		__u32 rest;  /* no native frames follow */
-		__u32 pad;
-		__u64 frame[PYTHON_FRAME_WORDS], code[PYTHON_CODE_WORDS]; /* what was read of a frame, and of its code object */
+		__u32 rest;   /* no native frames follow */
+		__u32 state;  /* enum python_state */
+		__u64 frame[PYTHON_FRAME_WORDS]; /* what was read of a frame, and of its code object */
+		__u64 code[PYTHON_CODE_WORDS];
 	} python;
 	struct {
 		__u64 pc, sp, bp;

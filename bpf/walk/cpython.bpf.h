@@ -1,22 +1,29 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * Frames of CPython. The interpreter keeps them in a list of its own, from the thread's state on: what is on the thread's stack are activations
- * of the interpreter's loop, each of which runs one or more of them. A walk takes those frames from the list where it meets an activation,
- * and the rest of the list where it comes to no other one: native code of most builds has no frame pointers. Walks for CONTEXTS go by where
- * frames are on the stack: they have none of Python's.
+ * Frames of CPython. The interpreter keeps them in a list of its own, from the thread's state on:
+ * what is on the thread's stack are activations of the interpreter's loop, each of which runs one
+ * or more of them. A walk takes those frames from the list where it meets an activation, and the
+ * rest of the list where it comes to no other one: native code of most builds has no frame
+ * pointers. Walks for CONTEXTS go by where frames are on the stack: they have none of Python's.
  *
- *   PyThreadState.current_frame -> frame -> previous -> …     a frame -> code object, and an instruction in it
+ *   PyThreadState.current_frame -> frame -> previous -> ...   frame -> code object and instruction
  *
- * Everything that is read here was written by the target: what is read has fixed bounds, and each frame is a step of the walk, which has a bound
- * of steps and of time.
+ * A thread that runs code of a subinterpreter has a state in each of the two. Frames of the newer
+ * interpreter come first, and those of the other one follow.
+ *
+ * Everything that is read here was written by the target: what is read has fixed bounds, and each
+ * frame is a step of the walk, which has a bound of steps and of time. So has the search for the
+ * thread's state.
  */
 #pragma once
 
 #include "record/cpython.h"
 #include "walk/interpreter.bpf.h"
+#include "walk/walkdeadline.bpf.h"
 
 #define PYTHON_THREADS 2048 /* interpreters and threads that are looked at for the current one */
-#define PYTHON_NONE_NS 100000000 /* for how long a thread that is none of Python's is not looked for again */
+/* for how long a thread that was not found is not looked for again */
+#define PYTHON_NONE_NS 100000000
 #define SYS_FUTEX 202
 
 static __always_inline bool is_cpython(const struct hotspot_process *vm)
@@ -24,19 +31,33 @@ static __always_inline bool is_cpython(const struct hotspot_process *vm)
 	return vm && (vm->flags & PROCESS_CPYTHON);
 }
 
-/* A search for the state of a thread. */
-struct python_search {
-	const struct cpython_process *py;
-	__u64 self, interpreter, thread;
-	__u64 found; /* 0 if there is none so far */
+/* What is known of the interpreters of a thread, in struct java_thread. */
+enum python_state {
+	PYTHON_SEVERAL = 1 << 0, /* there is more than one */
+	PYTHON_LOST = 1 << 1,	 /* the search for the thread's state did not come to an end */
 };
 
-/* bpf_loop callback: one thread, or the way to the next interpreter. One that runs something counts before one that does not. */
+/* A search for the states of a thread: of the first two that run something. */
+struct python_search {
+	const struct cpython_process *py;
+	struct scratch *s;
+	__u64 self, interpreter, thread;
+	__u32 runs;	/* such states that were found */
+	__u32 complete; /* there is no other one */
+};
+
+/*
+ * bpf_loop callback: one thread, or the way to the next interpreter. A state that runs something
+ * counts before one that does not.
+ */
 static long search_thread(__u64 i, struct python_search *x)
 {
 	const struct cpython_process *py = x->py;
+	struct scratch *s = x->s;
 	__u64 at;
 
+	if (late(s))
+		return 1;
 	if (!x->thread) {
 		if (i) {
 			at = read_word(x->interpreter + py->interpreter_next);
@@ -44,8 +65,10 @@ static long search_thread(__u64 i, struct python_search *x)
 				return 1;
 			x->interpreter = at;
 		}
-		if (!x->interpreter)
+		if (!x->interpreter) {
+			x->complete = 1;
 			return 1;
+		}
 		x->thread = read_word(x->interpreter + py->interpreter_threads);
 		return 0;
 	}
@@ -53,16 +76,28 @@ static long search_thread(__u64 i, struct python_search *x)
 	x->thread = read_word(at + py->thread_next);
 	if (read_word(at + py->thread_id) != x->self)
 		return 0;
-	if (!x->found)
-		x->found = at;
-	if (!read_word(at + py->thread_frame))
+	if (!read_word(at + py->thread_frame)) {
+		if (!s->start.found_thread)
+			s->start.found_thread = at;
 		return 0;
-	x->found = at;
+	}
+	if (x->runs++) {
+		s->python.outer = at;
+		x->complete = 1;
+		return 1;
+	}
+	s->start.found_thread = at;
+	if (s->python.state & PYTHON_SEVERAL)
+		return 0;
+	x->complete = 1;
 	return 1;
 }
 
-/* The state of the thread that calls itself that, into scratch. */
-__noinline int find_python_thread(const struct hotspot_process *vm, __u64 self)
+/*
+ * The states of the thread that calls itself that, into scratch.start.found_thread and
+ * scratch.python: outer, state. first is the first interpreter.
+ */
+__noinline int find_python_thread(const struct hotspot_process *vm, __u64 first, __u64 self)
 {
 	const struct cpython_process *py = (const void *)vm;
 	struct scratch *s = this_scratch();
@@ -71,10 +106,14 @@ __noinline int find_python_thread(const struct hotspot_process *vm, __u64 self)
 	if (!py || !s)
 		return 1;
 	x.py = py;
+	x.s = s;
 	x.self = self;
-	x.interpreter = read_word(py->interpreters);
+	x.interpreter = first;
+	s->start.found_thread = s->python.outer = 0;
+	s->python.state = first && read_word(first + py->interpreter_next) ? PYTHON_SEVERAL : 0;
 	bpf_loop(PYTHON_THREADS, search_thread, &x, 0);
-	s->start.found_thread = x.found;
+	if (!x.complete && !s->start.found_thread)
+		s->python.state |= PYTHON_LOST;
 	return 0;
 }
 
@@ -109,39 +148,57 @@ static __always_inline bool waits_for_gil(const struct cpython_process *py, stru
 #endif
 }
 
-/* Finds the current thread's first frame, and whether it waits for the lock. */
-static __noinline __attribute__((unused)) void begin_python(const struct hotspot_process *vm, struct scratch *s, struct task_struct *task, __u32 tid)
+/* The innermost frame of a thread's state, 0 if it runs nothing. */
+static __always_inline __u64 innermost_frame(const struct cpython_process *py, __u64 thread)
+{
+	__u64 frame = read_word(thread + py->thread_frame);
+
+	return frame && (py->form & CPYTHON_CFRAME) ? read_word(frame + py->cframe_frame) : frame;
+}
+
+/*
+ * Finds the current thread's first frame, and whether it waits for the lock. With one interpreter,
+ * a thread whose state is known is not searched again.
+ */
+static __noinline __attribute__((unused)) void begin_python(const struct hotspot_process *vm, struct scratch *s,
+							    struct task_struct *task, __u32 tid)
 {
 	const struct cpython_process *py = (const void *)vm;
 	struct java_thread *t = &s->threads[tid & (THREADS - 1)];
-	__u64 born = task->start_boottime, self = thread_self(task), thread, frame;
+	__u64 born = task->start_boottime, self = thread_self(task), first, thread;
 
 	if (!self)
 		return;
-	if (t->tid == tid && t->born == born && t->serial == vm->serial &&
-	    (t->thread ? read_word(t->thread + py->thread_id) == self : s->start.looked - t->stack_base < PYTHON_NONE_NS)) {
+	first = read_word(py->interpreters);
+	if (t->tid == tid && t->born == born && t->serial == vm->serial && t->tls_slot == first &&
+	    (t->thread ? !(t->python & PYTHON_SEVERAL) && read_word(t->thread + py->thread_id) == self :
+			 s->start.looked - t->stack_base < PYTHON_NONE_NS)) {
+		s->python.state = t->python;
+		s->python.outer = 0;
 		thread = t->thread;
 	} else {
-		find_python_thread(vm, self);
+		find_python_thread(vm, first, self);
 		thread = s->start.found_thread;
 		t->tid = tid;
 		t->born = born;
 		t->serial = vm->serial;
 		t->thread = thread;
+		t->tls_slot = first;
 		t->stack_base = s->start.looked;
+		t->python = s->python.state;
 	}
 	if (!thread)
 		return;
-	frame = read_word(thread + py->thread_frame);
-	if (frame && (py->form & CPYTHON_CFRAME))
-		frame = read_word(frame + py->cframe_frame);
-	s->python.first = frame;
+	s->python.first = innermost_frame(py, thread);
 	s->python.waits = waits_for_gil(py, s, thread);
+	if (s->python.outer)
+		s->python.outer = innermost_frame(py, s->python.outer);
 }
 
 /*
- * The frame that comes next, into scratch.frame: 0 if it runs no code of the program. Leaves in scratch.python whether the interpreter's loop was
- * entered with it. Returns 0, or END_READ.
+ * The frame that comes next, into scratch.frame: 0 if it runs no code of the program. Leaves in
+ * scratch.python whether the interpreter's loop was entered with it. Returns 0, END_READ, or
+ * END_INTERPRETER if it runs what is no code.
  */
 static __always_inline int python_frame(const struct hotspot_process *vm)
 {
@@ -163,6 +220,10 @@ static __always_inline int python_frame(const struct hotspot_process *vm)
 	code = w[py->frame_code / 8 % PYTHON_FRAME_WORDS] & ~7ull; /* from 3.14 on it has marks */
 	at = w[py->frame_at / 8 % PYTHON_FRAME_WORDS];
 	s->python.next = w[py->frame_previous / 8 % PYTHON_FRAME_WORDS];
+	if (!s->python.next) {
+		s->python.next = s->python.then;
+		s->python.then = 0;
+	}
 	s->python.entry = (py->form & CPYTHON_ENTRY_EACH) || ((py->form & CPYTHON_ENTRY_FLAG) && entry);
 	if ((py->form & CPYTHON_ENTRY_SHIM) && entry >= CPYTHON_OWNED_BY_C) {
 		s->python.entry = 1;
@@ -172,10 +233,12 @@ static __always_inline int python_frame(const struct hotspot_process *vm)
 	if (n > sizeof(s->python.code) || bpf_probe_read_user(c, n, (void *)code))
 		return END_READ;
 	if (c[py->object_type / 8 % PYTHON_CODE_WORDS] != py->code_type)
-		return 0;
-	if (py->form & CPYTHON_ADDRESS)
-		at = (__s64)(at - code - py->code_begin) >> 1;
-	else if (py->form & CPYTHON_BYTES)
+		return END_INTERPRETER;
+	if (py->form & CPYTHON_ADDRESS) {
+		at = at - code - py->code_begin;
+		/* free-threaded builds run copies of the instructions, which are elsewhere */
+		at = at >> 1 < c[py->code_units / 8 % PYTHON_CODE_WORDS] ? at >> 1 : FRAME_NO_BCI;
+	} else if (py->form & CPYTHON_BYTES)
 		at = (__u64)(__u32)at >> 1;
 	else
 		at = (__u32)at;
@@ -208,7 +271,9 @@ __noinline int in_python_loop(const struct hotspot_process *vm, __u64 pc)
 	return py && s && pc - py->eval_low < py->eval_high - py->eval_low && s->python.next;
 }
 
-/* Whether native frames are followed by frames of Python. If so, no native ones come behind these. */
+/*
+ * Whether native frames are followed by frames of Python. If so, no native ones come behind these.
+ */
 __noinline int python_left(void)
 {
 	struct scratch *s = this_scratch();
@@ -220,8 +285,9 @@ __noinline int python_left(void)
 }
 
 /*
- * What the walk comes to next in the list, into scratch.frame, 0 if that is not to be seen; and whether native frames follow, in
- * scratch.python. Returns 0, or the enum walk_end with which the walk ends behind it.
+ * What the walk comes to next in the list, into scratch.frame, 0 if that is not to be seen; and
+ * whether native frames follow, in scratch.python. Returns 0, or the enum walk_end with which the
+ * walk ends behind it.
  */
 __noinline int python_next(const struct hotspot_process *vm)
 {

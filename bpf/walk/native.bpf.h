@@ -48,6 +48,17 @@ __noinline int find_maybe_caller(void)
 }
 
 /*
+ * Whether an address follows a call. What code without frame pointers has in rbp may lead to words
+ * of the stack that are none.
+ */
+__noinline int behind_call(__u64 at)
+{
+	__u8 b[8] = {};
+
+	return !bpf_probe_read_user(b, 6, (void *)(at - 6)) && is_call(b);
+}
+
+/*
  * The caller of one native frame. Returns 1 where the chain ends, at the last Java frame's sp, or
  * when the chain reaches the code cache of an attached VM, from where java_step goes on.
  */
@@ -81,6 +92,10 @@ static __always_inline int native_step(struct walk *w)
 	}
 	if (saved.ra < 4096 || saved.ra >> 56)
 		return end_walk(w, END_POINTER); /* data, not an address */
+#ifndef CONTEXTS
+	if (is_cpython(w->vm) && !behind_call(saved.ra))
+		return end_walk(w, END_POINTER);
+#endif
 	if (w->frames >= w->limit)
 		return end_walk(w, END_DEEP);
 #ifndef CONTEXTS

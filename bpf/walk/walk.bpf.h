@@ -179,7 +179,7 @@ static __always_inline void begin_walks(struct scratch *s, const struct hotspot_
 	__u32 slot;
 
 	s->start.owner = s->start.thread = s->start.stack_base = 0;
-	s->python.first = s->python.waits = 0;
+	s->python.first = s->python.outer = s->python.waits = s->python.state = 0;
 	s->start.tid = tid;
 	begin_time();
 	s->start.scan_left = SCAN_BUDGET;
@@ -283,6 +283,7 @@ static __always_inline void begin_walk(struct walk *w, struct scratch *s, const 
 	s->start.native_to = 0;
 	s->start.java_frames = 0;
 	s->python.next = s->python.first;
+	s->python.then = s->python.outer;
 	s->python.waiting = s->python.waits;
 	s->python.rest = 0;
 	if (unmounted(s))
@@ -307,14 +308,22 @@ static __always_inline void begin_walk(struct walk *w, struct scratch *s, const 
 	}
 }
 
+/* Whether the thread may have frames of Python, which were not found. */
+static __always_inline bool python_lost(const struct walk *w)
+{
+	return is_cpython(w->vm) && (w->s->python.state & PYTHON_LOST);
+}
+
 /* Fills user_frames, end and flags of the sample, which has the frames. */
 static __always_inline void finish_walk(struct walk *w)
 {
 	struct scratch *s = w->s;
 
-	if (s->start.late && w->end != END_ROOT) { /* a search that the clock ended found nothing */
+	if (s->start.late && (w->end != END_ROOT || python_lost(w))) { /* a search that the clock ended found nothing */
 		w->end = END_TIME;
 		count_walk(WALKS_CUT, 1);
+	} else if (python_lost(w)) {
+		w->end = END_SCAN;
 	}
 	if (s->start.java_frames)
 		s->sample.flags |= SAMPLE_JAVA_FRAMES;

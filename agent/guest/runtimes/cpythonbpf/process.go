@@ -32,10 +32,10 @@ func process(l *cpython.Layout) (*bpf.HotspotProcess, error) {
 		FrameEntry: uint32(l.FrameEntry),
 		ObjectType: uint32(l.ObjectType), CodeFirst: uint32(l.CodeFirstLine &^ (word - 1)),
 		CodeFile: uint32(l.CodeFile), CodeName: uint32(l.CodeName), CodeLines: uint32(l.CodeLines),
-		CodeBegin: uint32(l.CodeBegin),
+		CodeBegin: uint32(l.CodeBegin), CodeUnits: uint32(l.ObjectHeader),
 	}
 	p.FrameBytes = max(p.FrameCode, p.FramePrevious, p.FrameAt, p.FrameEntry&^(word-1)) + word
-	p.CodeBytes = max(p.ObjectType, p.CodeFirst, p.CodeFile, p.CodeName, p.CodeLines) + word
+	p.CodeBytes = max(p.ObjectType, p.CodeFirst, p.CodeFile, p.CodeName, p.CodeLines, p.CodeUnits) + word
 	if p.FrameBytes > bpf.CPythonFrameBytes || p.CodeBytes > bpf.CPythonCodeBytes {
 		return nil, errWindow
 	}
