@@ -320,7 +320,7 @@ func TestKernelPythonSubinterpreter(t *testing.T) {
 		req := p.start(t, w)
 		p.check(t, w, req, EndRoot)
 		p.check(t, w, req, EndRoot) // the thread is searched again
-		p.mem.put64(p.thread+uint64(p.ThreadFrame), 0)
+		p.mem.put64(p.thread+uint64(p.ThreadFrame), p.frameList(0))
 		req.Bp = poison
 		compare(t, w.walk(t, req), []Frame{
 			native(pythonOther + 0x40), interpretedFrame(main, 4), interpretedFrame(main, 3),

@@ -31,6 +31,17 @@ static __always_inline bool is_cpython(const struct hotspot_process *vm)
 	return vm && (vm->flags & PROCESS_CPYTHON);
 }
 
+/*
+ * The innermost frame of a thread's state, 0 if it runs nothing. With CPYTHON_CFRAME there is a
+ * structure even then.
+ */
+static __always_inline __u64 innermost_frame(const struct cpython_process *py, __u64 thread)
+{
+	__u64 frame = read_word(thread + py->thread_frame);
+
+	return frame && (py->form & CPYTHON_CFRAME) ? read_word(frame + py->cframe_frame) : frame;
+}
+
 /* What is known of the interpreters of a thread, in struct java_thread. */
 enum python_state {
 	PYTHON_SEVERAL = 1 << 0, /* there is more than one */
@@ -76,7 +87,7 @@ static long search_thread(__u64 i, struct python_search *x)
 	x->thread = read_word(at + py->thread_next);
 	if (read_word(at + py->thread_id) != x->self)
 		return 0;
-	if (!read_word(at + py->thread_frame)) {
+	if (!innermost_frame(py, at)) {
 		if (!s->start.found_thread)
 			s->start.found_thread = at;
 		return 0;
@@ -146,14 +157,6 @@ static __always_inline bool waits_for_gil(const struct cpython_process *py, stru
 #else
 	return false;
 #endif
-}
-
-/* The innermost frame of a thread's state, 0 if it runs nothing. */
-static __always_inline __u64 innermost_frame(const struct cpython_process *py, __u64 thread)
-{
-	__u64 frame = read_word(thread + py->thread_frame);
-
-	return frame && (py->form & CPYTHON_CFRAME) ? read_word(frame + py->cframe_frame) : frame;
 }
 
 /*
