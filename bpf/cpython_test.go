@@ -340,6 +340,40 @@ func TestKernelPythonNoCall(t *testing.T) {
 	})
 }
 
+// A function that has not built its frame yet, or has given it up, is the loop's: what rbp leads to is
+// what called the loop.
+func TestKernelPythonNoFrameYet(t *testing.T) {
+	eachPython(t, func(t *testing.T, w *walker, p *fakePython) {
+		main, key := p.code(0x100), p.code(0x200)
+		p.python(main, 3, true)
+		p.native(pythonOther)
+		p.python(key, 4, true)
+		p.outermostPython()
+		text := newRegion(t, 4096)
+		for i, test := range []struct {
+			code  string
+			frame bool // rbp is pushed
+		}{
+			{"\xf3\x0f\x1e\xfa", false}, {"\x55\x48\x89\xe5", false}, {"\xc3\x90\x90\x90", false},
+			{"\xff\x25\x01\x02", false}, {"\x48\x89\xe5\x90", true},
+		} {
+			pc := text.base + uint64(64*i)
+			copy(text.at(pc), test.code)
+			sp := p.fakeStack.sp
+			p.push(evalCall)
+			if test.frame {
+				p.push(p.bp)
+			}
+			req := p.start(t, w)
+			req.Pc = pc
+			compare(t, w.walk(t, req), []Frame{
+				native(pc), interpretedFrame(key, 4), native(pythonOther), interpretedFrame(main, 3),
+			}, EndRoot)
+			p.fakeStack.sp = sp
+		}
+	})
+}
+
 // An instruction that the code object does not have: of a copy, in a free-threaded build.
 func TestKernelPythonOtherInstruction(t *testing.T) {
 	eachPython(t, func(t *testing.T, w *walker, p *fakePython) {

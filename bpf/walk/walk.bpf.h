@@ -305,6 +305,12 @@ static __always_inline void begin_walk(struct walk *w, struct scratch *s, const 
 #endif
 		else
 			push_native(w, w->pc);
+#ifndef CONTEXTS
+		if (is_cpython(vm) && w->phase == PHASE_NATIVE && called_by_python_loop(vm)) {
+			w->phase = PHASE_PYTHON;
+			w->leaf = 0;
+		}
+#endif
 	}
 }
 
