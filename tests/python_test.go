@@ -4,7 +4,6 @@ import (
 	"context"
 	"math"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -12,6 +11,7 @@ import (
 	"github.com/google/pprof/profile"
 
 	"github.com/vmprof-agent/vmprof-agent/tests/needs"
+	"github.com/vmprof-agent/vmprof-agent/tests/profiler"
 	"github.com/vmprof-agent/vmprof-agent/tests/python"
 	"github.com/vmprof-agent/vmprof-agent/tests/stacks"
 )
@@ -101,7 +101,8 @@ func TestPython(t *testing.T) {
 					}
 				}
 			}
-			t.Logf("%s: %v samples, of threads %v, of others %v, cut %v, wrong lines %v", i.Path, all, threads, others, cut, lines)
+			t.Logf("%s: %v samples, of threads %v, of others %v, cut %v, wrong lines %v", i.Path, all, threads, others,
+				cut, lines)
 			const enough = 500
 			if all < enough || threads == 0 {
 				t.Fatalf("%v samples, and %v of the other thread", all, threads)
@@ -158,13 +159,26 @@ func TestPythonExec(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				out := output(t, "cpu.pb.gz")
-				mustSucceed(t, "record", "-d", "4s", "-F", "499", "-o", out, "-p", strconv.Itoa(guest.PID()))
+				recording, err := built.While(t.Context(), profiler.Options{PID: guest.PID(), Frequency: frequency},
+					(*profiler.AgentRun).WaitSampling,
+					func(*profiler.AgentRun) error {
+						worker := 0
+						eventually(t, "it has changed", func() bool {
+							worker = guest.Worker()
+							return worker != 0
+						})
+						used := cpuTime(t, worker)
+						eventually(t, "it works", func() bool { return cpuTime(t, worker)-used >= time.Second })
+						return nil
+					})
+				if err != nil {
+					t.Fatal(err)
+				}
 				if _, err := guest.Close(); err != nil {
 					t.Fatal(err)
 				}
 				known, before, of := 0.0, 0.0, 0.0
-				for _, s := range readProfile(t, out).Sample {
+				for _, s := range recording.Profile.Sample {
 					functions, _ := inPython(s)
 					of += float64(s.Value[0])
 					switch {
@@ -188,6 +202,9 @@ func TestPythonExec(t *testing.T) {
 func TestPythonSubinterpreter(t *testing.T) {
 	for _, i := range pythons(t) {
 		t.Run(i.String(), func(t *testing.T) {
+			if !i.Subinterpreters() {
+				t.Skip("this build has no module for subinterpreters")
+			}
 			p, spent := recordPython(t, i, "sub")
 			inside, all, apart := 0.0, 0.0, 0.0
 			for _, s := range p.Sample {

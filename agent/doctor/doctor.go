@@ -49,6 +49,8 @@ type Report struct {
 	Ready    bool      `json:"ready"` // recording works: no check is missing something
 	Findings []Finding `json:"checks"`
 	JVMs     []JVM     `json:"jvms"` // by pid
+	// Interpreters are VMs of other languages than Java, by pid.
+	Interpreters []JVM `json:"interpreters,omitempty"`
 }
 
 // checks returns the requirements in the order of the report.
@@ -81,7 +83,7 @@ func checks() []Check {
 	}
 }
 
-// Run runs all checks and looks at every JVM.
+// Run runs all checks and looks at every JVM and interpreter.
 func Run(ctx context.Context, env *Env) Report {
 	r := Report{Ready: true, JVMs: []JVM{}}
 	for _, c := range checks() {
@@ -94,7 +96,11 @@ func Run(ctx context.Context, env *Env) Report {
 	go func() {
 		jvms, result := findJVMs(ctx, env)
 		for _, j := range jvms {
-			r.JVMs = append(r.JVMs, *j)
+			if j.kind == kindJVM {
+				r.JVMs = append(r.JVMs, *j)
+			} else {
+				r.Interpreters = append(r.Interpreters, *j)
+			}
 		}
 		found <- Finding{"processes", "processes", result}
 	}()

@@ -68,7 +68,7 @@ func Host() *Env {
 		program = "vmprof-agent"
 	}
 	return &Env{
-		Runtimes:       runtimes.JVMs(),
+		Runtimes:       runtimes.Table(),
 		Proc:           proc.DefaultRoot,
 		Sys:            "/sys",
 		Passwd:         "/etc/passwd",

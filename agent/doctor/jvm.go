@@ -16,7 +16,7 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/host/proc"
 )
 
-// A JVMInspector tries out what the agent can do with a JVM, from outside, as recording does; lib
+// A JVMInspector tries out what the agent can do with a JVM or an interpreter, from outside, as recording does; lib
 // is the code of its VM's library. The error says why only native frames are supported; the rest of
 // the Inspection may be known even so. It bounds its own time: what the JVM can delay, it reads
 // through a proc.Pool.
@@ -36,8 +36,10 @@ type Support struct {
 	Reason  string `json:"reason,omitempty"` // why not
 }
 
-// A JVM is one that runs.
+// A JVM is one that runs, or a VM of another language.
 type JVM struct {
+	kind, language string // "JVM" and "Java", "CPython" and "Python"
+
 	PID    int    `json:"pid"`
 	User   string `json:"user"`
 	Comm   string `json:"comm"`
@@ -77,7 +79,7 @@ func findJVMs(ctx context.Context, env *Env) ([]*JVM, Result) {
 	}
 	work.Wait()
 	jvms = slices.DeleteFunc(jvms, func(j *JVM) bool { return j == nil })
-	return jvms, processes(env, len(jvms), int(looked.Load()), int(denied.Load()), int(failed.Load()))
+	return jvms, processes(env, jvms, int(looked.Load()), int(denied.Load()), int(failed.Load()))
 }
 
 // atOnce is how many processes are looked at for each CPU: most of the time is waiting for the
@@ -87,7 +89,7 @@ const atOnce = 2
 // errNoCode is the error for kernel threads and zombies, which have no code that could be mapped.
 var errNoCode = errors.New("no code")
 
-// look looks at a process. It returns nil if that is no JVM, or has ended.
+// look looks at a process. It returns nil if that is no VM, or has ended.
 func look(ctx context.Context, env *Env, pid int) (*JVM, error) {
 	if stat, err := env.Proc.Stat(pid); err != nil || stat.Kernel() || stat.Zombie() {
 		return nil, errNoCode
@@ -99,9 +101,27 @@ func look(ctx context.Context, env *Env, pid int) (*JVM, error) {
 	return inspect(ctx, env, pid, lib), nil
 }
 
+// kindJVM is the kind of all JVMs; other VMs have the name of their runtime.
+const kindJVM = "JVM"
+
 // processes says how many JVMs and other processes there are, and how many could not be looked at.
-func processes(env *Env, jvms, looked, denied, failed int) Result {
-	found := count(jvms, "JVM", "JVMs") + " in " + count(looked, "process", "processes")
+func processes(env *Env, vms []*JVM, looked, denied, failed int) Result {
+	kinds := []string{kindJVM}
+	number := map[string]int{}
+	for _, j := range vms {
+		if number[j.kind]++; !slices.Contains(kinds, j.kind) {
+			kinds = append(kinds, j.kind)
+		}
+	}
+	slices.Sort(kinds[1:])
+	found := ""
+	for i, kind := range kinds {
+		if i > 0 {
+			found += " and "
+		}
+		found += countOf(number[kind], kind)
+	}
+	found += " in " + count(looked, "process", "processes")
 	const unnamed = "Their code has no names, and JVMs among them have no Java frames."
 	switch {
 	case denied > 0 && has(env, cap.SYS_PTRACE):
@@ -117,6 +137,14 @@ func processes(env *Env, jvms, looked, denied, failed int) Result {
 	return ok(found)
 }
 
+// countOf is "1 JVM", "2 JVMs", "2 of CPython".
+func countOf(n int, kind string) string {
+	if kind == kindJVM {
+		return count(n, kind, kind+"s")
+	}
+	return fmt.Sprintf("%d of %s", n, kind)
+}
+
 // findLibrary returns the code of the library of the process's VM, nil if it has none.
 func findLibrary(ctx context.Context, env *Env, pid int) (*proc.Mapping, error) {
 	maps, err := proc.Call(ctx, env.Pool, pid, func() (proc.Maps, error) {
@@ -125,15 +153,18 @@ func findLibrary(ctx context.Context, env *Env, pid int) (*proc.Mapping, error) 
 			return ok && m.Exec && m.IsFile()
 		})
 	})
-	if err != nil || len(maps) == 0 {
+	if err != nil {
 		return nil, err
 	}
-	return &maps[0], nil
+	return bridge.FindLibrary(env.Runtimes, maps), nil
 }
 
 // inspect asks what the agent makes of a JVM. It returns nil if the JVM has ended.
 func inspect(ctx context.Context, env *Env, pid int, lib *proc.Mapping) *JVM {
-	j := &JVM{PID: pid, Status: Info}
+	j := &JVM{PID: pid, Status: Info, kind: kindJVM, language: "Java"}
+	if vm, ok := bridge.Recognise(env.Runtimes, lib.Path); ok && vm.Language() != j.language {
+		j.kind, j.language = vm.Title(), vm.Language()
+	}
 	j.Comm, _ = env.Proc.Comm(pid) // "" if it is gone by now
 	if status, err := env.Proc.Status(pid); err == nil {
 		j.User = env.UserName(status.UID)
@@ -183,21 +214,26 @@ func pidList(pids []int, all bool) string {
 // findings are the lines of JVMs. Those that are alike share one, in the place of the first, unless
 // a line for each is wanted.
 func findings(jvms []JVM, all bool) (list []Finding) {
-	alike := make(map[Result]int)
+	type line struct {
+		kind string
+		Result
+	}
+	alike := make(map[line]int)
 	var pids [][]int
+	var kinds []string
 	for _, j := range jvms {
 		f := j.finding()
-		at, known := alike[f.Result]
+		at, known := alike[line{j.kind, f.Result}]
 		if !known || all {
 			at = len(list)
-			alike[f.Result] = at
-			list, pids = append(list, f), append(pids, nil)
+			alike[line{j.kind, f.Result}] = at
+			list, pids, kinds = append(list, f), append(pids, nil), append(kinds, j.kind)
 		}
 		pids[at] = append(pids[at], j.PID)
 	}
 	for i := range list {
 		if n := len(pids[i]); n > 1 {
-			list[i].Title = count(n, "JVM", "JVMs")
+			list[i].Title = countOf(n, kinds[i])
 			list[i].Detail += "; pids " + pidList(pids[i], false)
 		}
 	}
@@ -222,7 +258,7 @@ func (j JVM) finding() Finding {
 	switch {
 	case j.Reason != "":
 		detail = append(detail, "native frames only")
-		why = "No Java frames: " + j.Reason + "."
+		why = "No " + j.language + " frames: " + j.Reason + "."
 	case len(unsupported) > 0:
 		why = "Without " + strings.Join(unsupported, ", ") + "."
 	}
@@ -230,7 +266,7 @@ func (j JVM) finding() Finding {
 		detail = append(detail, strings.Join(supported, ", "))
 	}
 	return Finding{
-		Title:  fmt.Sprintf("JVM %d", j.PID),
+		Title:  fmt.Sprintf("%s %d", j.kind, j.PID),
 		Result: Result{Status: j.Status, Detail: strings.Join(detail, "; "), Why: why},
 	}
 }

@@ -3,6 +3,7 @@ package doctor
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/vmprof-agent/vmprof-agent/symbolize/symbol"
@@ -24,10 +25,11 @@ func (r Report) WriteText(w io.Writer, width int, all bool) error {
 	for _, f := range r.Findings {
 		t.finding(f)
 	}
-	for _, f := range findings(r.JVMs, all) {
+	vms := slices.Concat(r.JVMs, r.Interpreters)
+	for _, f := range findings(vms, all) {
 		t.finding(f)
 	}
-	for _, f := range notes(r.JVMs, all) {
+	for _, f := range notes(vms, all) {
 		t.finding(f)
 	}
 	t.line("", "")
@@ -38,20 +40,22 @@ func (r Report) WriteText(w io.Writer, width int, all bool) error {
 
 // notes puts what applies to several JVMs into one line for all of them.
 func notes(jvms []JVM, all bool) (findings []Finding) {
-	var order []string
-	pids := map[string][]int{}
+	type key struct{ kind, note string }
+	var order []key
+	pids := map[key][]int{}
 	for _, j := range jvms {
 		for _, note := range j.Notes {
-			if pids[note] == nil {
-				order = append(order, note)
+			k := key{j.kind, note}
+			if pids[k] == nil {
+				order = append(order, k)
 			}
-			pids[note] = append(pids[note], j.PID)
+			pids[k] = append(pids[k], j.PID)
 		}
 	}
-	for _, note := range order {
+	for _, k := range order {
 		findings = append(findings, Finding{
 			Title:  "note",
-			Result: Result{Status: Info, Detail: "on JVM " + pidList(pids[note], all), Why: note},
+			Result: Result{Status: Info, Detail: "on " + k.kind + " " + pidList(pids[k], all), Why: k.note},
 		})
 	}
 	return findings

@@ -68,6 +68,12 @@ func Find() (found []Interpreter) {
 	return found
 }
 
+// Subinterpreters reports whether programs can make some.
+func (i Interpreter) Subinterpreters() bool {
+	return exec.Command(i.Path, "-c", "import _xxsubinterpreters").Run() == nil ||
+		exec.Command(i.Path, "-c", "import _interpreters").Run() == nil
+}
+
 // Marked are functions that call others on their marked line.
 var Marked = []string{"heavy", "light", "key", "ordered", "steps", "consumed", "descended"}
 
@@ -127,6 +133,20 @@ func (g *Guest) start() error {
 
 // PID of the process.
 func (g *Guest) PID() int { return g.cmd.Process.Pid }
+
+// Worker is the process that works after "exec" or "fork", 0 if it does not yet.
+func (g *Guest) Worker() int {
+	children, _ := os.ReadFile(fmt.Sprintf("/proc/%d/task/%[1]d/children", g.PID()))
+	var child int
+	if _, err := fmt.Sscan(string(children), &child); err == nil {
+		return child
+	}
+	command, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", g.PID()))
+	if strings.HasSuffix(string(command), "\x00again\x00") {
+		return g.PID()
+	}
+	return 0
+}
 
 // Close ends the program, and returns how many seconds of CPU time it spent in each of its places.
 func (g *Guest) Close() (spent map[string]float64, err error) {

@@ -105,8 +105,8 @@ func (o *Offsets) check() error {
 	word := func(at, window uint64) bool { return at%8 == 0 && at+8 <= window }
 	switch {
 	case o.InterpretersHead >= maxOffset, o.InterpreterNext >= maxOffset, o.ThreadsHead >= maxOffset,
-		o.InterpreterGIL >= maxOffset, o.ThreadNext >= maxOffset, o.ThreadInterpreter >= maxOffset, o.ThreadID >= maxOffset, o.ThreadFrame >= maxOffset,
-		o.CodeBegin >= maxOffset:
+		o.InterpreterGIL >= maxOffset, o.ThreadNext >= maxOffset, o.ThreadInterpreter >= maxOffset,
+		o.ThreadID >= maxOffset, o.ThreadFrame >= maxOffset, o.CodeBegin >= maxOffset:
 	case !word(o.FrameCode, FrameWindow), !word(o.FramePrevious, FrameWindow), !word(o.FrameAt, FrameWindow),
 		o.FrameEntry >= FrameWindow:
 	case !word(o.ObjectType, CodeWindow), !word(o.CodeFile, CodeWindow), !word(o.CodeName, CodeWindow),

@@ -30,9 +30,9 @@ import (
 
 const doctorUsage = `Usage: vmprof-agent doctor [--all] [--json]
 
-Checks the requirements: kernel, privileges, settings and every running JVM.
-Prints one line for each, and for a problem its effect and the remedy. JVMs
-that are alike share a line. It changes nothing.
+Checks the requirements: kernel, privileges, settings and every running JVM
+and CPython. Prints one line for each, and for a problem its effect and the
+remedy. JVMs that are alike share a line. It changes nothing.
 
   ok       requirement met
   limited  recording works, but the profile lacks something
@@ -140,6 +140,7 @@ const maxLibrary = 1 << 30
 type library struct {
 	image    vmruntime.Image
 	segments elffile.Segments
+	runtime  bridge.Runtime
 	walked   error // why stacks cannot be walked on this machine
 	probes   error // why what it compiles and unloads is not announced
 	monitors error // why waits for monitors cannot be recorded
@@ -256,17 +257,23 @@ func readLibrary(f *os.File, lib *proc.Mapping, table []bridge.Runtime) (l libra
 	if err != nil {
 		return l, err
 	}
-	l = library{image: image, segments: file.Segments(), walked: vm.Kernel.Usable()}
+	l = library{image: image, segments: file.Segments(), runtime: vm, walked: vm.Kernel.Usable()}
+	if vm.StacksOnly {
+		return l, nil
+	}
 	_, l.probes = vm.CodeSites(file)
 	l.monitors, l.parks = eventprobes.LockProbes(file, f)
 	return l, nil
 }
 
-// supports says what works with a JVM that could be attached to.
+// supports says what works with a VM that could be attached to.
 func supports(l *library) []doctor.Support {
-	java := doctor.Support{Feature: "Java frames", OK: l.walked == nil}
+	java := doctor.Support{Feature: l.runtime.Language() + " frames", OK: l.walked == nil}
 	if !java.OK {
 		java.Reason = oneLine(l.walked)
+	}
+	if l.runtime.StacksOnly {
+		return []doctor.Support{java}
 	}
 	inlining := java
 	inlining.Feature = "inlining"

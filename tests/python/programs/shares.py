@@ -1,7 +1,7 @@
 """Spends its time in known places, and says how much CPU time it spent in each.
 
 It prints "ready", works until its input ends, and then prints the CPU time of each place in seconds,
-as JSON. With an argument it does so in another way: "exec INTERPRETER" works for a second, and then
+as JSON. With an argument it does so in another way: "exec INTERPRETER" works for half a second, and then
 executes itself again with that interpreter, "fork" goes on in a child process, "sub" works in a
 subinterpreter, too.
 """
@@ -111,7 +111,7 @@ def subinterpreter():
 
 def first():
     print("ready", flush=True)
-    while time.thread_time() < 1:
+    while time.thread_time() < 0.5:
         spin(2000)
 
 
