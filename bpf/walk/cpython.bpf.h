@@ -28,7 +28,11 @@
 
 static __always_inline bool is_cpython(const struct hotspot_process *vm)
 {
+#ifdef CONTEXTS
+	return false;
+#else
 	return vm && (vm->flags & PROCESS_CPYTHON);
+#endif
 }
 
 /*

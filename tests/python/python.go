@@ -134,6 +134,12 @@ func (g *Guest) start() error {
 // PID of the process.
 func (g *Guest) PID() int { return g.cmd.Process.Pid }
 
+// Change has a program that was started with "exec" or "fork" do so.
+func (g *Guest) Change() error {
+	_, err := g.in.Write([]byte{'\n'})
+	return err
+}
+
 // Worker is the process that works after "exec" or "fork", 0 if it does not yet.
 func (g *Guest) Worker() int {
 	children, _ := os.ReadFile(fmt.Sprintf("/proc/%d/task/%[1]d/children", g.PID()))
