@@ -55,13 +55,19 @@ func (rs *Resolver) attachVM(p *Process, lib *proc.Mapping) {
 	if errors.Is(err, proc.ErrGone) || !pace.report(now, !errors.As(err, new(libraryError))) {
 		return
 	}
-	vm, _ := bridge.Recognise(rs.runtimes, lib.Path)
-	rs.log.Warn("cannot attach to VM; its native frames are still shown", "vm", vm.Title(), "pid", p.PID, "err", err,
+	title, language := "JVM", "Java"
+	vm, ok := bridge.Recognise(rs.runtimes, lib.Path)
+	if ok {
+		title, language = vm.Title(), vm.Language()
+	}
+	rs.log.Warn("cannot attach to VM; its native frames are still shown", "vm", title, "pid", p.PID, "err", err,
 		"retrying", !p.work.hopeless)
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.runtime = vm.Name()
-	p.notes = append(p.notes, fmt.Sprintf("%s: %v", missingNote(vm.Language(), p.PID), err))
+	if ok {
+		p.runtime = vm.Name()
+	}
+	p.notes = append(p.notes, fmt.Sprintf("%s: %v", missingNote(language, p.PID), err))
 }
 
 // missingNote begins the note of frames that a process lacks.
@@ -78,7 +84,7 @@ type missing struct {
 }
 
 // errAttaching is why frames are missing before the first attempt has ended.
-var errAttaching = errors.New("the agent is still attaching to its VM")
+var errAttaching = errors.New("the agent is still attaching to its JVM")
 
 // lacks notes of which language frames are missing, while the VM with that library is not attached.
 func (p *Process) lacks(table []bridge.Runtime, lib *proc.Mapping) {
@@ -126,12 +132,22 @@ func (p *Process) MissingFrames(began time.Duration) string {
 	switch {
 	case m.why == nil, slices.ContainsFunc(p.notes, func(n string) bool { return strings.HasPrefix(n, note) }):
 		return ""
+	case m.until == 0 && m.why == errAttaching:
+		return fmt.Sprintf("%s: the agent is still attaching to its %s", note, m.vm())
 	case m.until == 0:
 		return fmt.Sprintf("%s: %v", note, m.why)
 	case m.until <= began || m.until-m.since < usualDelay:
 		return ""
 	}
-	return fmt.Sprintf("%s until %.1f s after its VM was found: %v", note, (m.until - m.since).Seconds(), m.why)
+	return fmt.Sprintf("%s until %.1f s after its %s was found: %v", note, (m.until - m.since).Seconds(), m.vm(), m.why)
+}
+
+// vm is what people call the VM.
+func (m *missing) vm() string {
+	if cmp.Or(m.language, "Java") == "Java" {
+		return "JVM"
+	}
+	return "interpreter"
 }
 
 // A libraryError is what is wrong with a library, whichever process maps it. It does not pass while
