@@ -92,7 +92,7 @@ func newPython(t testing.TB, setup func(*CPythonProcess)) *fakePython {
 	p.InterpreterNext, p.InterpreterThreads = 0, 8
 	p.ThreadNext, p.ThreadInterpreter, p.ThreadId, p.ObjectType = 8, 16, 152, 8
 	setup(&p.CPythonProcess)
-	p.fakeStack.sp, p.fakeStack.bp, p.pc = p.fakeStack.mem.end()-1024, 0, pythonLibc - 0x100
+	p.fakeStack.sp, p.fakeStack.bp, p.pc = p.fakeStack.mem.end()-1024, 0, pythonLibc-0x100
 	p.frames = []placedFrame{{native(pythonLibc - 0x100), 0}}
 	interpreter, other := p.alloc(256), p.alloc(256)
 	p.thread = p.alloc(256)
