@@ -16,11 +16,10 @@ type fakePython struct {
 	CPythonProcess
 	*fakeStack
 	mem    region
-	top    uint64  // where the next structure goes
-	thread uint64  // PyThreadState
-	self   uint64  // pthread_self() of the thread
-	first  uint64  // innermost frame
-	rows   []Frame // frames of Python that were made, outermost first
+	top    uint64 // where the next structure goes
+	thread uint64 // PyThreadState
+	self   uint64 // pthread_self() of the thread
+	first  uint64 // innermost frame
 }
 
 // pythons are what differs between versions, as far as the walker cares.
