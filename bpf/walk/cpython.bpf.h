@@ -123,7 +123,11 @@ __noinline int find_python_thread(const struct hotspot_process *vm, __u64 first,
 	x.py = py;
 	x.s = s;
 	x.self = self;
-	x.interpreter = first;
+	/* see begin_anyhow */
+	x.interpreter = any(s, first);
+	x.thread = any(s, 0);
+	x.runs = any(s, 0);
+	x.complete = any(s, 0);
 	s->start.found_thread = s->python.outer = 0;
 	s->python.state = first && read_word(first + py->interpreter_next) ? PYTHON_SEVERAL : 0;
 	bpf_loop(PYTHON_THREADS, search_thread, &x, 0);
