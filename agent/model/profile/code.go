@@ -12,7 +12,7 @@ import (
 type CodeKind uint8
 
 const (
-	GuestCode    CodeKind = iota // the guest's own, compiled or interpreted, and stubs: Java
+	GuestCode    CodeKind = iota // the guest's own, compiled or interpreted, and stubs: Java, or Python
 	NativeCode                   // libraries and the program itself
 	KernelCode                   // system calls, faults, interrupts
 	Compiling                    // threads of the VM's JIT compilers

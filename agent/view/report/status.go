@@ -74,7 +74,7 @@ const (
 	muchLost     = 0.02 // part of what was sampled
 	muchDoubted  = 0.10
 	muchUnnamed  = 0.25
-	missingNames = "Java frames of process "
+	missingNames = " frames of process " // of Java, or of Python
 )
 
 // doubt is the most important of what changes the reading of a recording, in one word and why.
@@ -147,7 +147,7 @@ func doubt(p *pprof.Profile) (word, why string) {
 	approximated := labelShare(p, stored.LabelAttribution, stored.Approximate) / 100
 	account := fmt.Sprintf("%s, %d lost", stored.Plural(int(min(c.Folded, math.MaxInt32)), "sample"), lost)
 	if i := slices.IndexFunc(m.Notes, func(n stored.Note) bool {
-		return strings.HasPrefix(n.Text, missingNames)
+		return strings.Contains(n.Text, missingNames) && strings.Contains(n.Text, " are missing")
 	}); i >= 0 {
 		return incomplete, m.Notes[i].Text
 	}

@@ -410,7 +410,8 @@ const (
 )
 
 var kindColors = map[string]color{
-	profile.GuestCode.String(): green, stacks.Compiled: green, profile.Compiling.String(): cyan,
+	profile.GuestCode.String(): green, stacks.Python: green, stacks.Compiled: green,
+	profile.Compiling.String():    cyan,
 	profile.Collecting.String():   magenta,
 	profile.Housekeeping.String(): blue, profile.NativeCode.String(): yellow, profile.KernelCode.String(): red,
 }

@@ -138,10 +138,10 @@ func (v *view) addKinds(stack []stacks.Frame, service string, sample *pprof.Samp
 	if v.kinds == nil {
 		return
 	}
-	java := stacks.Label(sample, stored.LabelRuntime) == stacks.HotSpot
+	runtime := stacks.Label(sample, stored.LabelRuntime)
 	for _, f := range stack {
 		if v.kinds[f.Name] == "" {
-			v.kinds[f.Name] = cmp.Or(service, stacks.WorkOf(f.Flags, java))
+			v.kinds[f.Name] = cmp.Or(service, stacks.WorkOf(f.Flags, runtime))
 		}
 	}
 }

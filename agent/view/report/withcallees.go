@@ -27,9 +27,8 @@ func (s *candidateSet) add(i int)      { s[i/64] |= 1 << (i % 64) }
 // server: these are on every stack and say nothing.
 func (v *view) withCallees(entries []cct.Entry[string], most int) []cct.Entry[string] {
 	entries = slices.DeleteFunc(slices.Clone(entries), func(e cct.Entry[string]) bool {
-		kind := v.kinds[e.Key]
-		return kind != profile.GuestCode.String() && kind != stacks.Compiled || profile.InClassLibrary(e.Key) ||
-			e.Key[0] == '[' ||
+		guest := []string{profile.GuestCode.String(), stacks.Python, stacks.Compiled}
+		return !slices.Contains(guest, v.kinds[e.Key]) || profile.InClassLibrary(e.Key) || e.Key[0] == '[' ||
 			float64(e.Total) < leastCandidate*float64(v.tree.Total())
 	})
 	slices.SortStableFunc(entries, func(a, b cct.Entry[string]) int { return cmp.Compare(b.Total, a.Total) })

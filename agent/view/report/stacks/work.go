@@ -7,18 +7,18 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/model/stored"
 )
 
-// HotSpot is the label of processes whose compiled code is Java's.
-const HotSpot = "hotspot"
-
 // Works are the kinds of work in the order in which a summary lists them.
 var Works = []string{
-	profile.GuestCode.String(), Compiled, profile.Compiling.String(), profile.Collecting.String(),
+	profile.GuestCode.String(), Python, Compiled, profile.Compiling.String(), profile.Collecting.String(),
 	profile.Housekeeping.String(),
 	profile.NativeCode.String(), profile.KernelCode.String(),
 }
 
-// Compiled is code that another VM than HotSpot compiled.
-const Compiled = "compiled"
+// Code of other VMs than HotSpot: CPython's own, and what any other one compiled.
+const (
+	Python   = "Python"
+	Compiled = "compiled"
+)
 
 // VMWork is the VM's own work that a sample is of; false if it is of none. Threads with the VM's
 // names that run Java code are the application's.
@@ -43,18 +43,20 @@ func (s *Samples) Work(sample *pprof.Sample) string {
 	if len(sample.Location) == 0 {
 		return profile.NativeCode.String()
 	}
-	return WorkOf(MappingFlags(sample.Location[0].Mapping), Label(sample, stored.LabelRuntime) == HotSpot)
+	return WorkOf(MappingFlags(sample.Location[0].Mapping), Label(sample, stored.LabelRuntime))
 }
 
-// WorkOf is the kind of work that a method is.
-func WorkOf(flags Flags, java bool) string {
+// WorkOf is the kind of work that a method is, in a process with that label of its runtime.
+func WorkOf(flags Flags, runtime string) string {
 	switch {
 	case flags&Kernel != 0:
 		return profile.KernelCode.String()
 	case flags&(JIT|Interpreted|Stub) == 0:
 		return profile.NativeCode.String()
-	case java:
+	case runtime == "hotspot":
 		return profile.GuestCode.String()
+	case runtime == "cpython":
+		return Python
 	}
 	return Compiled
 }
