@@ -137,12 +137,12 @@ func processes(env *Env, vms []*JVM, looked, denied, failed int) Result {
 	return ok(found)
 }
 
-// countOf is "1 JVM", "2 JVMs", "2 of CPython".
+// countOf is "1 JVM", "2 JVMs", "2 CPython processes".
 func countOf(n int, kind string) string {
 	if kind == kindJVM {
 		return count(n, kind, kind+"s")
 	}
-	return fmt.Sprintf("%d of %s", n, kind)
+	return count(n, kind+" process", kind+" processes")
 }
 
 // findLibrary returns the code of the library of the process's VM, nil if it has none.

@@ -42,8 +42,8 @@ func checkArchitecture(_ context.Context, env *Env) Result {
 		return ok(machine)
 	case machine == "aarch64":
 		return Result{Limited, machine,
-			"HotSpot frames are not walked on arm64 yet: Java threads are marked as truncated.",
-			"Native and kernel frames are complete. For Java frames, profile on x86_64."}
+			"On arm64, Java stacks are truncated and Python processes show native frames only.",
+			"Native and kernel frames are complete. For Java and Python frames, profile on x86_64."}
 	}
 	return Result{Missing, machine, "There are no BPF programs for this architecture.", "Profile on x86_64 or aarch64."}
 }

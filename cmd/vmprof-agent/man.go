@@ -20,7 +20,7 @@ func manPage(_ context.Context, args []string, stdout, _ io.Writer) error {
 	}
 	var b strings.Builder
 	fmt.Fprintf(&b, ".TH VMPROF-AGENT 1 \"\" \"vmprof-agent %s\" \"User Commands\"\n", roff(version.Get().Version))
-	b.WriteString(".SH NAME\nvmprof\\-agent \\- profiles the Java programs of a machine from outside the JVMs\n.SH " +
+	b.WriteString(".SH NAME\nvmprof\\-agent \\- profiles Java and Python programs from outside the process\n.SH " +
 		"SYNOPSIS\n")
 	all := definitions()
 	for _, d := range all {

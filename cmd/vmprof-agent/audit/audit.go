@@ -203,7 +203,7 @@ func Run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		err = o.run(ctx, engine, stdout)
 		return errors.Join(err, engine.Close())
 	}
-	return errors.New("no engine takes timings of these processes together: audit them one by one")
+	return errors.New("cannot audit these processes together; audit them one by one")
 }
 
 // arrival is how long a process may take to connect and to register its methods: the header tries

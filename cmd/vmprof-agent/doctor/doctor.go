@@ -30,9 +30,9 @@ import (
 
 const doctorUsage = `Usage: vmprof-agent doctor [--all] [--json]
 
-Checks the requirements: kernel, privileges, settings and every running JVM
-and CPython. Prints one line for each, and for a problem its effect and the
-remedy. JVMs that are alike share a line. It changes nothing.
+Checks the requirements: kernel, privileges, settings, and every running JVM
+and Python interpreter. Prints one line for each; for a problem, also its effect
+and the remedy. Processes that are alike share a line. Changes nothing.
 
   ok       requirement met
   limited  recording works, but the profile lacks something
@@ -49,8 +49,8 @@ Flags:
 // Run is the verb.
 func Run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	fs := cli.NewFlags("doctor", doctorUsage, stderr)
-	asJSON := fs.Bool("json", false, "print the report as JSON, which has each JVM")
-	all := fs.Bool("all", false, "print a line for each JVM")
+	asJSON := fs.Bool("json", false, "print the report as JSON, with every process")
+	all := fs.Bool("all", false, "print a line for each process")
 	if err := cli.Parse(fs, doctorUsage, args); err != nil {
 		return err
 	}

@@ -67,7 +67,7 @@ func (c *countFlags) open(ctx context.Context, o *recordOptions, log *slog.Logge
 		return fmt.Errorf("count calls: %w", err)
 	}
 	if len(pids) == 0 {
-		return errors.New("--count: none of the processes is a JVM")
+		return errors.New("--count needs a JVM, and none of the selected processes is one; pgrep -a java lists JVMs")
 	}
 	c.counter, err = hotspot.OpenCounter(ctx, hotspot.Options{PIDs: pids, Method: c.method, Breakpoints: o.Breakpoints,
 		Share: o.Events.Budget, Log: log})

@@ -148,7 +148,7 @@ func (p *progress) draw(a *agent.Agent) {
 		at += " of " + p.total.String()
 	}
 	fmt.Fprintf(p.w, "%srecording: %s, %s, %d lost, %s (Ctrl-C ends)", eraseLine, at,
-		stored.Plural(int(c.Folded), "sample"), c.DroppedTotal(), stored.Plural(a.Guests(), "JVM"))
+		stored.Plural(int(c.Folded), "sample"), c.DroppedTotal(), stored.Plural(a.Guests(), "VM"))
 }
 
 func (p *progress) clear() {

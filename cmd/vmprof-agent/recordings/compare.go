@@ -100,7 +100,7 @@ func parseCompare(args []string, stderr io.Writer) (*compareOptions, error) {
 	fs.StringVar(&o.opts.SampleType, "sample-type", "", "compare `TYPE`, such as calls (default: common to both)")
 	fs.StringVar(&o.opts.Engine, "engine", "", "compare the calls of `ENGINE` (default: the only one)")
 	fs.BoolVar(&o.opts.IgnoreSites, "ignore-sites", false, "edges: merge all call sites between two methods")
-	fs.StringVarP(&o.output, "output", "o", "", "also write a differential flame graph to `FILE`.html")
+	fs.StringVarP(&o.output, "output", "o", "", "also write a differential flame graph to `FILE` (.html)")
 	fs.IntSliceVar(&o.windows, "windows", nil, "compare windows `N,M` of one file (default: neighbours)")
 	fs.IntVarP(&o.opts.N, "number", "n", o.opts.N, "show `N` differences or pairs; 0 for all")
 	fs.IntVar(&o.opts.Width, "width", o.opts.Width, "limit lines to `N` columns; 0 for no limit")
@@ -283,7 +283,8 @@ func (o *compareOptions) writePage(stdout io.Writer, text string, a, b []compare
 		}
 	}
 	if len(page.Flames) == 0 {
-		return errors.New("both sides have no kind of values in common, so there is no differential flame graph")
+		return errors.New("no differential flame graph: A and B have no sample type in common; " +
+			"record the same -e on both sides")
 	}
 	for _, n := range slices.Concat(a, b) {
 		name := filepath.Base(n.Name)

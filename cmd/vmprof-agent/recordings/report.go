@@ -41,7 +41,7 @@ VIEW is one of:
             below it (d:), and entries (e:) if they were recorded
   contexts  how reliable the calling contexts are
   edges     the hot edges of recorded calls, and the targets of virtual calls
-  versions  what the JVM compiled of each method, and why it gave code up;
+  versions  each method's compiled versions, and why HotSpot invalidated them;
             with METHOD, the history of that method
   layers    calls within and between application and JDK
   timeline  what each thread did over time: running, waiting, for what

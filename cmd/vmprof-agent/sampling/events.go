@@ -73,7 +73,8 @@ func (e *Flags) Check(fs *pflag.FlagSet) error {
 	case err != nil:
 		return cli.Misuse(fmt.Sprintf("--budget %s: %v", e.budget, err))
 	case fs.Changed("budget") && !e.Calls && !e.Events.Any() && !fs.Changed("count") && !fs.Changed("slow"):
-		return cli.Misuse("--budget needs -e calls, events or --count; -F determines the cost of CPU samples")
+		return cli.Misuse("--budget limits calls, events, --count and --slow, and none of them is recorded; " +
+			"to make CPU samples cheaper, lower -F")
 	case e.Events.ExactAllocations && !e.Events.Kinds[profile.Allocations]:
 		return cli.Misuse("--exact-alloc needs -e alloc")
 	}

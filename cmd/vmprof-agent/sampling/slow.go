@@ -68,7 +68,7 @@ func (f *Slow) Apply(ctx context.Context, pids []int, budget float64, to *agent.
 		return nil
 	}
 	if pids = targets.JVMs(ctx, pids); len(pids) == 0 {
-		return errors.New("--slow: none of the processes is a JVM")
+		return errors.New("--slow needs a JVM, and none of the selected processes is one; pgrep -a java lists JVMs")
 	}
 	to.Slow = &slow.Options{PIDs: pids, Method: f.method, Share: budget}
 	return nil

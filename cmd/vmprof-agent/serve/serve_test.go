@@ -211,7 +211,7 @@ func TestServeErrors(t *testing.T) {
 		{[]string{"--web.listen-address", "nonsense"}, "HOST:PORT", false},
 		{[]string{"--web.socket-group=0"}, "needs --web.listen-address=unix:PATH", true},
 		{[]string{"--listen=unix:/nonexistent/a/b", "--web.socket-mode=rw"}, "not a mode such as 0660", true},
-		{[]string{"--listen=unix:/nonexistent/a/b", "--web.socket-owner=nobody at all"}, "nobody has this name", true},
+		{[]string{"--listen=unix:/nonexistent/a/b", "--web.socket-owner=nobody at all"}, "no such user or group", true},
 		{[]string{"--listen=unix:/nonexistent/a/b"}, "open directory /nonexistent: no such file", false},
 		{[]string{"--listen=:1", "--web.listen-address=:2"}, "give one of them", true},
 		{[]string{"--web.config.file", "/nonexistent/web.yml"}, "--web.config.file=/nonexistent/web.yml", false},

@@ -56,7 +56,7 @@ func readID(flag, text string, id *int) error {
 	}
 	n, err := strconv.ParseUint(text, 10, 31)
 	if err != nil {
-		return cli.Misuse(fmt.Sprintf("--%s=%s: nobody has this name", flag, text))
+		return cli.Misuse(fmt.Sprintf("--%s=%s: no such user or group on this machine", flag, text))
 	}
 	*id = int(n)
 	return nil

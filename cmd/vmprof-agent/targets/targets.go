@@ -126,7 +126,7 @@ func (t *Flag) pids(list func() ([]Candidate, error)) (pids []int, err error) {
 	for _, word := range t.Words {
 		if pid, err := strconv.Atoi(word); err == nil {
 			if pid < 1 {
-				return nil, cli.Misuse(fmt.Sprintf("-p %s is not a process", word))
+				return nil, cli.Misuse(fmt.Sprintf("-p %s: a pid is a positive number", word))
 			}
 			pids = append(pids, pid)
 			continue

@@ -64,8 +64,8 @@ func TestTargets(t *testing.T) {
 		{"unit:bash", nil, "no process is called unit:bash; there are\n       20  shop.service (shop, " +
 			"com.acme.shop.Main), java\n"},
 		{"unknown", nil, "\n       30  3f4a9c0d7be1, java\n"},
-		{"0", nil, "-p 0 is not a process"},
-		{"-3", nil, "-p -3 is not a process"},
+		{"0", nil, "-p 0: a pid is a positive number"},
+		{"-3", nil, "-p -3: a pid is a positive number"},
 		{"[", nil, "neither a pid nor a name nor a pattern"},
 	} {
 		got, err := (&Flag{strings.Fields(test.words)}).pids(func() ([]Candidate, error) { return machine, nil })

@@ -77,13 +77,13 @@ func (t *terminal) utf8() bool { return t.screen.CharacterSet() == "UTF-8" }
 // suspend gives the terminal back, and stops the program as Ctrl-Z does, until it is continued.
 func (t *terminal) suspend() error {
 	if err := t.screen.Suspend(); err != nil {
-		return fmt.Errorf("give back the terminal: %w", err)
+		return fmt.Errorf("restore the terminal: %w", err)
 	}
 	if err := syscall.Kill(0, syscall.SIGTSTP); err != nil {
 		return fmt.Errorf("stop: %w", err)
 	}
 	if err := t.screen.Resume(); err != nil {
-		return fmt.Errorf("take the terminal: %w", err)
+		return fmt.Errorf("reopen the terminal: %w", err)
 	}
 	return nil
 }
