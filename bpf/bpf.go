@@ -2,11 +2,13 @@
 //
 // The C sources stand in rooms, a folder each:
 //
-//	record     records and tables that Go also uses: event.h and the headers that it names define
-//	           each one once, and the structs here are generated from them. They include no other room
+//	record     records of the stream, and tables that several objects share: event.h and the headers
+//	           that it names define each one once, and the structs here are generated from them. They
+//	           include no other room. What one object alone shares with Go is in its own header
 //	kernel     what all programs share: the kernel's structs, maps, a CPU's working memory, registers
 //	walk       walk.bpf.h is the loop over frames of all kinds. hotspot.bpf.h, interpreter.bpf.h,
-//	           stackchunk.bpf.h and native.bpf.h have one kind each, codeblob.bpf.h what is known of code
+//	           stackchunk.bpf.h, cpython.bpf.h and native.bpf.h have one kind each, codeblob.bpf.h what is
+//	           known of code
 //	sample     ticks: profile.bpf.c, kerneltick.bpf.c (the kernel's own timer), context.bpf.c (both, with
 //	           contexts of other modes than ModeWalk), runtime.bpf.c (run time of threads). sample.bpf.h
 //	           writes the record, with the whole stack (intern.bpf.h) or less of it (context.bpf.h)
@@ -17,7 +19,7 @@
 //	           threads. monitorenter.bpf.c: acquisitions of free monitors, at hardware breakpoints
 //	wait       offcpu.bpf.c: waits of threads, when these go on. waiting.bpf.c: stacks of threads that
 //	           still wait
-//	call       the call engines: listener.bpf.c (engine hotspot), branch.bpf.c, burst.bpf.c (engine
+//	call       the call engines: listener.bpf.c (engines listener and hotspot), branch.bpf.c, burst.bpf.c (engine
 //	           page), usdt.bpf.c. call/exact: every call of a VM that announces them. call/timing:
 //	           timings of invocations and loops; invocation.bpf.c: whole invocations of one method
 //
@@ -26,7 +28,8 @@
 //
 // The Go files load the objects, and have the exported names that carry the documentation: bpf.go
 // the shared maps and the object profile; sample.go, probe.go, offcpu.go, waiting.go and call.go those
-// of a room; watch.go those at hardware breakpoints. event.go, frame.go and counter.go read records.
+// of a room; watch.go those at hardware breakpoints. scratches.go makes room for the working memory
+// of CPUs. event.go, frame.go and counter.go read records.
 // All other files are generated: generate.go lists the objects, and what bpf2go makes of one is in
 // NAME_x86_bpfel.{go,o} and NAME_arm64_bpfel.{go,o}.
 package bpf

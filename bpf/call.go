@@ -8,7 +8,7 @@ import (
 	"github.com/cilium/ebpf"
 )
 
-// Types of the page engine's object. Layouts and units: burst.bpf.h.
+// Types of the page engine's object. Layouts and units: burstpage.bpf.h.
 type (
 	Page       = BurstVmprofPage
 	PageGuest  = BurstBurstGuest

@@ -9,7 +9,7 @@ import (
 )
 
 // The generated structs under the names that the rest of the program uses. Layouts and units:
-// event.h, sample.h, call.h, hotspot.h, operand.h.
+// event.h, sample.h, call.h, hotspot.h, cpython.h, operand.h.
 type (
 	Header         = ProfileEventHeader
 	ProcessEvent   = ProfileProcessEvent

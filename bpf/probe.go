@@ -11,7 +11,8 @@ import (
 	"github.com/cilium/ebpf"
 )
 
-// Types of the object of probes. Layouts and units: observation.h, observe.bpf.h.
+// Types of the object of probes. Layouts and units: hotspot.h, event.h, observation.h, observe.bpf.h,
+// allocation.bpf.h, pause.bpf.h, lockwait.bpf.h, unmounted.bpf.h.
 type (
 	HotspotHeap  = ProbeHotspotHeap
 	ProbeRate    = ProbeProbe

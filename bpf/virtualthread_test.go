@@ -58,7 +58,7 @@ func (l *fakeVirtual) counts(t *testing.T) (c VirtualCount) {
 	return c
 }
 
-// checkWaits checks the records of one wait of a Lock's.
+// checkWait checks the records of one wait of a Lock's.
 func (l *fakeVirtual) checkWait(t *testing.T, begin, end observed, flags uint8, least time.Duration) {
 	t.Helper()
 	if begin.seen.What != ObservedFreeze || begin.seen.Count != 2 || begin.seen.Flags != flags ||

@@ -142,7 +142,7 @@ func (o *Timings) Close() error {
 	return errors.Join(o.Breakpoint.Close(), o.Watches.Close(), o.Ends.Close())
 }
 
-// Types of the object of invocations. Layouts and units: invocation.bpf.h.
+// Types of the object of invocations. Layouts and units: invocation.bpf.h, event.h.
 type (
 	Followed         = InvocationFollowed
 	OpenInvocation   = InvocationOpenInvocation

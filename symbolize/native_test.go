@@ -53,7 +53,7 @@ func TestObjectFrame(t *testing.T) {
 	}
 }
 
-// machineFiles are libraries that the machine must have where CI=true.
+// machineFile returns a library that the machine must have where CI=true.
 func machineFile(t testing.TB, what string, patterns ...string) string {
 	t.Helper()
 	for _, pattern := range patterns {

@@ -1,7 +1,7 @@
 // Package vmruntime says what a guest VM keeps at an address.
 //
-// Three lifetimes, three types. A Runtime recognises a VM, most by their shared object; an Image is
-// what one build of that object taught us (offsets, probe sites), kept by build id; a Process is
+// Three lifetimes, three types. A Runtime recognises its VMs: a Library by their shared object, a
+// CodeMapper by the map that they write of their code. An Image is what one build of that object taught us (offsets, probe sites), kept by build id; a Process is
 // one running guest. "Not mine" is nil, nil, not an error.
 //
 //	img, err := rt.Image(file)            // once per build

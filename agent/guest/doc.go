@@ -7,6 +7,6 @@
 // process costs that process its names for a while, and others nothing.
 //
 // Its rooms: runtimes is the table of VMs that the agent knows; bridge, in it, says what the kernel
-// side needs of a VM, and hotspotbpf gives it that of HotSpot. They import the wings host and
-// probe.
+// side needs of a VM, and hotspotbpf and cpythonbpf give it that of HotSpot and of CPython. They
+// import the wings host and probe.
 package guest

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * Events that probes in the guests' libraries report: allocations, waits for locks, pauses, values.
- * Each kind has programs of its own, which note the observation; observe walks the stack and writes
- * the record (observe.bpf.h).
+ * Events that probes in the guests' libraries report: allocations, exceptions, waits for locks,
+ * pauses, write barriers, values. Each kind has programs of its own, which note the observation;
+ * observe walks the stack and writes the record (observe.bpf.h).
  */
 #define PREEMPTIBLE
 #include "event/writebarrier.bpf.h"

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
  * What the kernel side and user space send each other: this and the headers of the same kind
- * (sample.h, observation.h, offcpu.h, call.h, counter.h, hotspot.h, operand.h) are the only
- * definition of both directions. Go's structs are generated from them. Integers are in host byte
+ * (sample.h, observation.h, offcpu.h, runtime.h, call.h, exact.h, counter.h, hotspot.h, cpython.h,
+ * operand.h) define records of both directions once. Go's structs are generated from them. Integers are in host byte
  * order; times are ns of CLOCK_MONOTONIC unless said otherwise.
  *
  * Here: what records have in common, and those of processes and their code.

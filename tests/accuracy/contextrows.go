@@ -97,7 +97,7 @@ type contextShares struct {
 	walked float64 // share of all samples
 
 	// Of the samples that were not walked. Unchecked ones count as wrong.
-	right                       [3]float64 // by agent.ContextLevels: first caller, first three, all
+	right                       [3]float64 // by profile.ContextLevels: first caller, first three, all
 	ambiguous, fitted, unplaced float64
 
 	all [3]float64 // right, of all samples: walked ones count as right

@@ -193,7 +193,7 @@ func (s *contexts) print(w io.Writer, r contextResult) {
 	}
 }
 
-// Indices of agent.ContextLevels.
+// Indices of profile.ContextLevels.
 const (
 	oneLevel = iota
 	threeLevels

@@ -30,7 +30,7 @@ type Row struct {
 	Holds   string // what must hold: one or two sentences
 	Kernels string // on which kernels that is tested; empty: on the machine's own
 	Test    func(t *testing.T)
-	// Elsewhere has the tests in other packages that show it, as "bpf.TestKernelWalkBudget",
+	// Elsewhere has the tests in other packages that show it, as "bpf.TestKernelScanBudget",
 	// "agent/host/proc.TestPool".
 	Elsewhere []string
 }

@@ -23,7 +23,8 @@
 //	methodcounts   the counts of calls and branches in methods
 //
 // Package vmtest has fakes of a VM's memory for tests. This package recognises HotSpot (runtime),
-// attaches (process), and has the table of what each JDK moved (jdks).
+// attaches (process), lists the abilities of a Process (capabilities), and has the table of what
+// each JDK moved (jdks).
 //
 // Nothing that comes out of a process is trusted. Every count, length and chain has a bound next to
 // the code that follows it. Arithmetic on addresses may wrap, and then the read fails. Names are

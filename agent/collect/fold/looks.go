@@ -176,7 +176,7 @@ func (s *lookSums) add(l *Look, length time.Duration) {
 }
 
 // within is half of the 95 % interval of the time that the looks stand for, in ns. How much a look
-// varies is estimated from differences of consecutive ones, as CoveredParts.within does for slices;
+// varies is estimated from differences of consecutive ones, as coveredPart.within does for slices;
 // it is at least what drawing the threads makes of it. Looks that saw nothing leave room for what
 // one thread in all of them would be. A single look says nothing of how threads come and go: half
 // of it may.

@@ -13,7 +13,7 @@
 //   - Every read has a bound, stated at its constant. Passing it is ErrTooLarge, never a larger allocation.
 //   - Whatever a target can delay (its memory, its files, its maps) is read through a Pool, which abandons a call
 //     after a deadline and leaves the target alone for a while. Memory does so by itself; callers wrap the others.
-//     /proc/PID/cmdline and environ are target memory too, which is why nothing here reads them.
+//     /proc/PID/cmdline and environ are target memory too: call Arguments, Environment and Launch through a Pool.
 //   - A process is its Identity, not its pid: a pid may mean somebody else between two system calls.
 //
 // The pids are those of the agent's own pid namespace, which must be the host's for the agent to

@@ -82,7 +82,7 @@ func (c Counts) DroppedTotal() uint64 { return Sum(c.Dropped) }
 //	Delivered == Folded + sum(Discarded)
 //
 // Hits is at least Attempted. Most kinds sample one in N executions of a probe, and exact
-// allocation counts (EventOptions.ExactAllocations) add hits without records.
+// allocation counts (events.Options.ExactAllocations) add hits without records.
 type EventCounts struct {
 	Attempted uint64            // events that the BPF programs started to record
 	Delivered uint64            // events that reached user space

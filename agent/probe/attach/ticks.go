@@ -1,5 +1,6 @@
 // Package attach connects the BPF programs with the events that run them: sampling events on CPUs,
-// probes in libraries of processes.
+// probes in libraries of processes. It also chooses the clock (Clock), slows ticks down that cost
+// too much (Pace), and follows code that the kernel loads (LoadedCode).
 package attach
 
 import (

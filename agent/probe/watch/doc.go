@@ -3,7 +3,7 @@
 // changes nothing in the process but the debug registers of its threads.
 //
 //	w := watch.New(root) // one for the agent: a thread has four debug registers
-//	o, err := w.Attach(watch.Program{Breakpoint: …, Watches: …, Ends: …})
+//	o, err := w.Attach(watch.Program{Breakpoint: …, Watches: …, Ends: …}, &kernel)
 //	observation, err := o.Watch(ctx, watch.Request{Identity: id, Addresses: …, Duration: 4 * time.Millisecond, Hits: 64}, &kernel)
 //
 // What a hit means is up to the program and to the reader of kernel. One process has one watch at a

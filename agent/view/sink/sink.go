@@ -1,5 +1,5 @@
 // Package sink writes profiles: as pprof, as pages, as collapsed stacks, for speedscope, and as
-// text. Package report reads pprof back.
+// text. Package report/input reads pprof back.
 //
 //	err := sink.CheckWritable(path) // before recording, not after
 //	err = sink.Write(path, os.Stdout, profile, sink.ContentOf(profile)) // the format follows from the extension

@@ -9,6 +9,8 @@
 //
 //	schema      from a Method to its counts
 //	bytecode    the calls in a method
+//	flow        basic blocks of a method, what jumps counted, changes of local variables
+//	traps       counts of uncommon traps
 //	resolution  what a call was resolved to
 //	methoddata  counts of calls and classes of receivers
 //	vtable      the vtable and itable of a class

@@ -23,7 +23,7 @@ type Schema struct {
 	mutable, mutableSize, relocate vmstructs.Field // relocate: bytes before the pointers
 	pcDescSize, pcDescScope        uint64
 
-	// What is known besides, see evidence: optional.
+	// What is known besides, see nmethod/evidence.go: optional.
 	OopMaps        vmstructs.Field // field of CodeBlob: pointer to the ImmutableOopMapSet
 	OopMapCount    vmstructs.Field // field of ImmutableOopMapSet, behind which come its pairs
 	OopMapsHeader  uint64

@@ -11,6 +11,7 @@
 //
 //	schema      where in an nmethod debug information is
 //	scopes      PcDescs and ScopeDescs: positions in the code, and the chains of inlined methods
+//	locals      where a frame keeps its local variables
 //	neighbours  instructions for which nothing is recorded
 //	linetable   lines by bytecode index
 //	unsigned5   the code of numbers in all of these

@@ -10,6 +10,7 @@
 //
 //	layout      what leads from an address to an object: ObjectLayout, HeapLayout
 //	heap        reading a HeapLayout
+//	cards       where the table of cards is
 //	generation  how long an object has lived
 //	colours     references of ZGC
 //	forwarding  where ZGC has moved objects to

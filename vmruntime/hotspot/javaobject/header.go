@@ -26,7 +26,7 @@ const (
 )
 
 // headerForms are the forms that the VM's flags and exports leave, the likeliest first. Later JDKs
-// have fewer of the flags: see the table in jdks.go.
+// have fewer of the flags: see the table in hotspot/jdks.go.
 func (s *objectSchema) headerForms(flags vmstructs.FlagValues) []headerForm {
 	const narrowBytes, markBytes = 4, 8
 	narrow := headerForm{name: "32 bits behind the mark word", klass: usualNarrowKlass, narrow: true}

@@ -6,7 +6,7 @@ import (
 )
 
 // An objectSchema leads from the VM's variables to what javaheap.ObjectLayout says. What each JDK
-// moved is in the table in jdks.go.
+// moved is in the table in hotspot/jdks.go.
 type objectSchema struct {
 	narrowKlass, klass    vmstructs.Field // fields of oopDesc, one place read in two ways; each where the VM has it
 	klassBase, klassShift uint64          // statics

@@ -10,7 +10,7 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot/vmstructs"
 )
 
-// firstLoom is the first release in which virtual threads are no preview: see the table in jdks.go.
+// firstLoom is the first release in which virtual threads are no preview: see the table in hotspot/jdks.go.
 const firstLoom = 21
 
 // Classes of the VM's part of virtual threads, in the VM's form.

@@ -92,7 +92,7 @@ func (v Version) String() string {
 	return name + " " + release
 }
 
-// What no table of the VM has goes by version: see the table in ../jdks.go.
+// What no table of the VM has goes by version: see the table in hotspot/jdks.go.
 
 // Unsigned5Bias is what UNSIGNED5 adds to every byte.
 func (v Version) Unsigned5Bias() uint32 {

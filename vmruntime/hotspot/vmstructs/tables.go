@@ -1,6 +1,5 @@
 // Package vmstructs reads how a HotSpot VM describes itself: four arrays of fields, types and
-// constants, the command
-// line flags, and the encodings of its texts.
+// constants, the command line flags, and the encodings of its texts.
 //
 //	tables, err := vmstructs.ReadTables(reader, symbols)
 //	r := &vmstructs.Resolver{Tables: tables}
@@ -15,6 +14,7 @@
 //	tables   the arrays, as they are
 //	field    looking names up in them
 //	flags    command line flags
+//	weave    reads of several functions, done together
 //
 // Every count and length that is read has a bound next to the code that follows it.
 package vmstructs

@@ -10,7 +10,7 @@
 // samples are proportional to the number of calls, whatever time these take.
 //
 //	e, err := branch.Try(objects, os.DirFS("/")) // err says what the machine lacks
-//	err = e.Tune(calls.Rate{Hz: 100, Burst: calls.Burst{Stride: 1, Samples: 32}})
+//	err = e.Tune(profile.Rate{Hz: 100, Burst: profile.Burst{Stride: 1, Samples: 32}})
 //
 // Virtual machines usually have neither.
 package branch

@@ -8,8 +8,8 @@
 //	...
 //	end, err := counters.Read(vm, epoch)
 //	d := end.Since(begin)
-//	book, err := (*counters.Book)(nil).Learn(vm, epoch, d) // callees and names, while they exist
-//	graph := book.Graph(d, symbol)
+//	book, err := (*counters.Book)(nil).Learn(vm, epoch(), d) // callees and names, while they exist
+//	graph := book.Graph(d, limit, named, marker)
 //
 // Limits of exactness:
 //   - Threads count without locks: if two count the same call at the same moment, one count may be lost.

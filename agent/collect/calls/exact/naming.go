@@ -7,7 +7,7 @@ import (
 )
 
 // Names resolves the methods of a Recording. Their symbols have no line and address, as in every
-// calls.Graph.
+// profile.Graph.
 type Names interface {
 	// Method names a method or a marker.
 	Method(Method) symbol.Symbol

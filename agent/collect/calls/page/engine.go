@@ -6,7 +6,7 @@
 //
 //	e, err := page.New(page.Options{Objects: objects})
 //	defer e.Close()
-//	err = e.Tune(calls.Rate{Hz: 100, Burst: calls.Burst{Stride: 127, Samples: 64}})
+//	err = e.Tune(profile.Rate{Hz: 100, Burst: profile.Burst{Stride: 127, Samples: 64}})
 //	ok := e.Fold(call, add)             // for every call of the event stream whose engine is bpf.EnginePage
 //
 // Processes connect to a socket, register which code belongs to which method, and get their page.

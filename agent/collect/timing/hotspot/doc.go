@@ -34,5 +34,5 @@
 // versions.
 //
 // What the windows cost is bounded by a share of the processes' CPU time. They respect the policy
-// and the bounds of packages attach and watch.
+// and the bounds of packages breakpoint and watch.
 package hotspot

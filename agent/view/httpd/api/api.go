@@ -35,7 +35,7 @@ const (
 	// that.
 	maxAPIRequests = 2
 	maxAPIWait     = 5 * time.Second
-	// maxServices and maxProcesses bound the list of services, and of processes of each.
+	// maxServices and maxServiceProcesses bound the list of services, and of processes of each.
 	maxServices, maxServiceProcesses = 200, 50
 	// apiFormat is the version of the answers.
 	apiFormat = 1

@@ -25,7 +25,7 @@ func TestEventViewsGolden(t *testing.T) {
 	}
 }
 
-// The numbers of the written examples, which can be checked by hand, with shopEvents beside them.
+// The numbers of the written examples, which can be checked by hand, with sinktest.ShopEvents beside them.
 func TestEventViews(t *testing.T) {
 	for _, test := range []struct {
 		kind  profile.EventKind

@@ -28,7 +28,7 @@ func (f *Graph) readLanes(p *pprof.Profile) {
 	}
 }
 
-// laneService is the service that lanes are of, as FlameProcess has it.
+// laneService is the service that lanes are of, as Process has it.
 func laneService(l *stored.Lanes) string {
 	return cmp.Or(l.Service, l.Comm, stored.Unnamed)
 }

@@ -31,7 +31,7 @@ type flameSlow struct {
 // A flameOwner is a process.
 type flameOwner struct {
 	pid     int64
-	service string // as FlameProcess has it
+	service string // as Process has it
 }
 
 // A flameSlowCall is one invocation. Its JSON form is a part of that of a Graph.

@@ -30,7 +30,7 @@ type Calls struct {
 	Intervals map[CallEdge]profile.Interval
 }
 
-// MaxWays bounds how many StoredCalls a file may hold; one of our own has a few.
+// MaxWays bounds how many Calls a file may hold; one of our own has a few.
 const MaxWays = 64
 
 // ErrNoCalls is the error of views of calls if a profile has none. It says how to record one that

@@ -163,7 +163,7 @@ type codeKey struct {
 	id  uint32
 }
 
-// ErrNone is the error of ReadVersions for a profile that names no code version.
+// ErrNone is the error of Read for a profile that names no code version.
 var ErrNone = errors.New("the profile does not say which code versions its samples are of: record CPU time of a " +
 	"HotSpot JVM")
 
