@@ -71,7 +71,7 @@ func TestChecks(t *testing.T) {
 		{"kernel", "strange", kernel("unstable", "x86_64"), Limited, "no version"},
 
 		{"architecture", "amd64", nil, OK, "x86_64"},
-		{"architecture", "arm64", kernel("6.1.0", "aarch64"), Limited, "not walked on arm64"},
+		{"architecture", "arm64", kernel("6.1.0", "aarch64"), Limited, "Java stacks are truncated"},
 		{"architecture", "other", kernel("6.1.0", "riscv64"), Missing, "no BPF programs"},
 
 		{"btf", "present", nil, OK, "present"},

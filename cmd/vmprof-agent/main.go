@@ -107,7 +107,7 @@ func help(ctx context.Context, args []string, stdout, _ io.Writer) error {
 		return v.Run(ctx, []string{"--help"}, stdout, stdout)
 	}
 	var b strings.Builder
-	b.WriteString("vmprof-agent profiles Java and Python programs on Linux, from outside the process.\n\n")
+	b.WriteString("vmprof-agent profiles Java and Python programs from outside the process.\n\n")
 	for _, v := range verbs() {
 		if v.Heading != "" {
 			fmt.Fprintf(&b, "\n%s:\n", v.Heading)
