@@ -107,6 +107,55 @@ const (
 	ProfileCounterCOUNTER_COUNT                   ProfileCounter = 54
 )
 
+type ProfileCpythonFlags uint32
+
+const (
+	ProfileCpythonFlagsCPYTHON_CFRAME     ProfileCpythonFlags = 1
+	ProfileCpythonFlagsCPYTHON_ADDRESS    ProfileCpythonFlags = 2
+	ProfileCpythonFlagsCPYTHON_BYTES      ProfileCpythonFlags = 4
+	ProfileCpythonFlagsCPYTHON_ENTRY_EACH ProfileCpythonFlags = 8
+	ProfileCpythonFlagsCPYTHON_ENTRY_FLAG ProfileCpythonFlags = 16
+	ProfileCpythonFlagsCPYTHON_ENTRY_SHIM ProfileCpythonFlags = 32
+)
+
+type ProfileCpythonProcess struct {
+	_                  structs.HostLayout
+	StartTicks         uint64
+	Serial             uint32
+	Slot               uint32
+	Flags              uint32
+	Form               uint32
+	CodeLow            uint64
+	CodeHigh           uint64
+	Interpreters       uint64
+	CodeType           uint64
+	EvalLow            uint64
+	EvalHigh           uint64
+	Gil                uint64
+	GilSize            uint32
+	InterpreterNext    uint32
+	InterpreterThreads uint32
+	InterpreterGil     uint32
+	ThreadNext         uint32
+	ThreadInterpreter  uint32
+	ThreadId           uint32
+	ThreadFrame        uint32
+	CframeFrame        uint32
+	FrameBytes         uint32
+	FrameCode          uint32
+	FramePrevious      uint32
+	FrameAt            uint32
+	FrameEntry         uint32
+	CodeBytes          uint32
+	ObjectType         uint32
+	CodeFirst          uint32
+	CodeFile           uint32
+	CodeName           uint32
+	CodeLines          uint32
+	CodeBegin          uint32
+	CodeUnits          uint32
+}
+
 type ProfileEpochs struct {
 	_           structs.HostLayout
 	Code        uint32
@@ -428,6 +477,21 @@ type ProfileScratch struct {
 		Base     uint32
 		_        [4]byte
 	}
+	Python struct {
+		_       structs.HostLayout
+		First   uint64
+		Outer   uint64
+		Next    uint64
+		Then    uint64
+		Waits   uint32
+		Waiting uint32
+		Entry   uint32
+		Native  uint32
+		Rest    uint32
+		State   uint32
+		Frame   [16]uint64
+		Code    [32]uint64
+	}
 	Caller struct {
 		_  structs.HostLayout
 		Pc uint64
@@ -460,7 +524,7 @@ type ProfileScratch struct {
 	}
 	Code   [40]uint8
 	Any    uint64
-	_      [48]byte
+	_      [56]byte
 	Recent [512]struct {
 		_         structs.HostLayout
 		Tag       uint32
@@ -514,7 +578,7 @@ type ProfileScratch struct {
 		Thread    uint64
 		StackBase uint64
 		OwnTid    uint32
-		Pad       uint32
+		Python    uint32
 		_         [16]byte
 	}
 	Watch struct {
@@ -635,6 +699,8 @@ const (
 	ProfileVarExportCall           = "export_call"
 	ProfileVarExportCallEngine     = "export_call_engine"
 	ProfileVarExportCounter        = "export_counter"
+	ProfileVarExportCpythonFlags   = "export_cpython_flags"
+	ProfileVarExportCpythonProcess = "export_cpython_process"
 	ProfileVarExportEventKind      = "export_event_kind"
 	ProfileVarExportFrameKind      = "export_frame_kind"
 	ProfileVarExportHotspotFlags   = "export_hotspot_flags"
@@ -728,6 +794,8 @@ type ProfileVariableSpecs struct {
 	ExportCall           *ebpf.VariableSpec `ebpf:"export_call"`
 	ExportCallEngine     *ebpf.VariableSpec `ebpf:"export_call_engine"`
 	ExportCounter        *ebpf.VariableSpec `ebpf:"export_counter"`
+	ExportCpythonFlags   *ebpf.VariableSpec `ebpf:"export_cpython_flags"`
+	ExportCpythonProcess *ebpf.VariableSpec `ebpf:"export_cpython_process"`
 	ExportEventKind      *ebpf.VariableSpec `ebpf:"export_event_kind"`
 	ExportFrameKind      *ebpf.VariableSpec `ebpf:"export_frame_kind"`
 	ExportHotspotFlags   *ebpf.VariableSpec `ebpf:"export_hotspot_flags"`
@@ -808,6 +876,8 @@ type ProfileVariables struct {
 	ExportCall           *ebpf.Variable `ebpf:"export_call"`
 	ExportCallEngine     *ebpf.Variable `ebpf:"export_call_engine"`
 	ExportCounter        *ebpf.Variable `ebpf:"export_counter"`
+	ExportCpythonFlags   *ebpf.Variable `ebpf:"export_cpython_flags"`
+	ExportCpythonProcess *ebpf.Variable `ebpf:"export_cpython_process"`
 	ExportEventKind      *ebpf.Variable `ebpf:"export_event_kind"`
 	ExportFrameKind      *ebpf.Variable `ebpf:"export_frame_kind"`
 	ExportHotspotFlags   *ebpf.Variable `ebpf:"export_hotspot_flags"`

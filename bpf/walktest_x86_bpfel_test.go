@@ -50,6 +50,8 @@ type WalkTestRequest struct {
 	OwnTid       uint32
 	WalkNs       uint64
 	Stalled      uint64
+	Syscall      uint64
+	Argument     uint64
 	JavaThread   uint64
 	StackBase    uint64
 	Word         uint64
