@@ -63,7 +63,8 @@ func countsSince(before, after *source.Snapshot) profile.Counts {
 
 // inFlight is how many samples had been attempted and had neither been received nor lost.
 func inFlight(s *source.Snapshot) uint64 {
-	return s.Kernel[bpf.SamplesAttempted] - s.Samples - s.Kernel[bpf.SamplesDroppedRingFull] - s.Kernel[bpf.SamplesDroppedNoScratch]
+	return s.Kernel[bpf.SamplesAttempted] - s.Samples -
+		s.Kernel[bpf.SamplesDroppedRingFull] - s.Kernel[bpf.SamplesDroppedNoScratch]
 }
 
 // Counts since the agent started. It fails if the agent panics over them.

@@ -101,7 +101,7 @@ func checkPIDs(root proc.Root, pids []int) error {
 	for _, pid := range pids {
 		_, err := root.Identify(pid)
 		if errors.Is(err, proc.ErrGone) {
-			return fmt.Errorf("no process with pid %d: select a running process (pgrep java lists JVMs)", pid)
+			return fmt.Errorf("no process with pid %d: select a running process (pgrep -a 'java|python' lists some)", pid)
 		}
 		if err != nil {
 			return fmt.Errorf("look at process %d: %w", pid, err)

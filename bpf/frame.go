@@ -46,7 +46,8 @@ const (
 // MaybeCallerFrame is the frame that stands for a return address, if the function that was sampled
 // has no frame.
 func MaybeCallerFrame(sampled, back uint64) Frame {
-	return Frame(FrameNative)<<60 | 1<<maybeShift | Frame((back-sampled)&(1<<distanceBits-1))<<maybePCBits | Frame(sampled&(1<<maybePCBits-1))
+	distance := Frame((back - sampled) & (1<<distanceBits - 1))
+	return Frame(FrameNative)<<60 | 1<<maybeShift | distance<<maybePCBits | Frame(sampled&(1<<maybePCBits-1))
 }
 
 // MaybeCaller reports whether f stands for the caller of the sampled function, if that has no frame

@@ -1,8 +1,9 @@
 // Package vmruntime says what a guest VM keeps at an address.
 //
 // Three lifetimes, three types. A Runtime recognises its VMs: a Library by their shared object, a
-// CodeMapper by the map that they write of their code. An Image is what one build of that object taught us (offsets, probe sites), kept by build id; a Process is
-// one running guest. "Not mine" is nil, nil, not an error.
+// CodeMapper by the map that they write of their code. An Image is what one build of that object
+// taught us (offsets, probe sites), kept by build id; a Process is one running guest. "Not mine" is
+// nil, nil, not an error.
 //
 //	img, err := rt.Image(file)            // once per build
 //	p, err := img.Attach(target)          // once per process

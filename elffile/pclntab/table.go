@@ -11,7 +11,8 @@
 // The layout is not documented. It is that of cmd/link and of the runtime's symtab.go and
 // symtabinl.go, from Go 1.18 on; earlier programs have no table here. What changed since:
 //
-//	1.20  functions and inlined calls have the line on which their function begins; an inlined call has 16 bytes instead of 20
+//	1.20  functions and inlined calls have the line on which their function begins; an inlined call
+//	      has 16 bytes instead of 20
 //	1.26  the header no longer has the address of the code, which is in the module data
 //
 // Everything read is hostile: each length has a limit, and each loop is bounded.

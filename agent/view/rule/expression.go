@@ -357,7 +357,8 @@ func (e *Expression) eval(ctx context.Context, r *Reader) (ref.Val, error) {
 		case strings.Contains(err.Error(), "actual cost limit exceeded"):
 			return nil, fmt.Errorf("%s: %w", e.text, ErrCost)
 		case strings.Contains(err.Error(), "no such key"):
-			return nil, fmt.Errorf(`%s: %w in some samples: ask for it first, as in "tid" in labels && labels["tid"] == "7"`, e.text, err)
+			return nil, fmt.Errorf(`%s: %w in some samples: ask for it first, as in "tid" in labels && labels["tid"] == "7"`,
+				e.text, err)
 		}
 		return nil, fmt.Errorf("%s: %w", e.text, err)
 	}

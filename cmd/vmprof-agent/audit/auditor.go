@@ -204,8 +204,8 @@ func (a *auditor) short() error {
 	if r == nil || a.timings < 1000 || r.perturb() <= maxPerturb {
 		return nil
 	}
-	return fmt.Errorf("%s is too short to time: perturb score %.1f, at most %d (taking a timing lasts as long as the "+
-		"code). %s",
+	return fmt.Errorf("%s is too short to time: one timing costs as much as the code itself (perturb score %.1f, "+
+		"limit %d). %s",
 		a.opt.method, r.perturb(), maxPerturb, a.opt.engine.short)
 }
 

@@ -90,7 +90,7 @@ func parseRecord(args []string, stderr io.Writer) (*recordOptions, error) {
 	o.Add(fs)
 	fs.StringArrayVarP(&o.output, "output", "o", nil, "write `FILE`s; - for stdout (default "+defaultOutput+")")
 	o.clock.Add(fs)
-	fs.Var(cli.Seconds(&o.window), "window", "keep consecutive windows of `TIME` apart, for compare")
+	fs.Var(cli.Seconds(&o.window), "window", "split the recording into windows of `TIME`, for compare")
 	o.against.add(fs)
 	o.count.add(fs)
 	o.slow.Add(fs)

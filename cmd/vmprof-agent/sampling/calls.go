@@ -31,7 +31,7 @@ func (c *callFlags) add(fs *pflag.FlagSet) {
 
 // AddExact defines the flag for counting every call, which no one wants always on.
 func (c *callFlags) AddExact(fs *pflag.FlagSet) {
-	fs.StringVar(&c.Exact, "exact", "", "count every call, `HOW`: contexts, edges, counters")
+	fs.StringVar(&c.Exact, "exact", "", "count every call by `HOW`: contexts, edges, counters")
 	fs.Lookup("exact").NoOptDefVal = "contexts"
 	cli.Advanced(fs, cli.GroupExact, "exact")
 }

@@ -47,13 +47,13 @@ Profiles until it is stopped, and serves over HTTP:
   /profiles/calls?seconds=N&pid=P   the same for calls, with -e cpu,calls
   /profiles/alloc?seconds=N&pid=P   and so on for each event of -e
   /healthz                          200 while the agent is alive
-  /versions                         what JVMs compiled of hot methods, and why
-                                    they gave code up
+  /versions                         compiled versions of hot methods, and why
+                                    HotSpot invalidated them
   /profiles/cpu?from=03:10&to=03:15&service=S   pprof of the past, from the
                                     history: with --history-dir
-  /ui/                              flame graph, top and peek of the last
-                                    minute: CPU time, or without -e cpu the
-                                    first event kind with stacks
+  /ui/                              the web pages of go tool pprof, for the
+                                    last minute: CPU time, or without -e cpu
+                                    the first event kind with stacks
 
 -e takes the same events as record: see vmprof-agent help record.
 
@@ -103,7 +103,7 @@ type serveOptions struct {
 func parseServe(args []string, stderr io.Writer) (*serveOptions, error) {
 	var o serveOptions
 	fs := cli.NewFlags("serve", serveUsage, stderr)
-	o.targets.Add(fs, "profile only `PID` (or name, pattern)")
+	o.targets.Add(fs, "profile only `PID` (or name, pattern; resolved at start)")
 	o.clock.Add(fs)
 	o.Add(fs)
 	o.contexts.Add(fs)

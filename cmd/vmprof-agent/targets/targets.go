@@ -132,7 +132,7 @@ func (t *Flag) pids(list func() ([]Candidate, error)) (pids []int, err error) {
 			continue
 		}
 		if _, err := path.Match(word, ""); err != nil || word == "" {
-			return nil, cli.Misuse(fmt.Sprintf("-p %q is neither a pid nor a name nor a pattern such as 'shop*'", word))
+			return nil, cli.Misuse(fmt.Sprintf("-p %q: malformed pattern: close every [, and quote it, as in -p 'shop*'", word))
 		}
 		if all == nil {
 			if all, err = list(); err != nil {
@@ -147,7 +147,7 @@ func (t *Flag) pids(list func() ([]Candidate, error)) (pids []int, err error) {
 		}
 		switch {
 		case len(found) == 0:
-			return nil, fmt.Errorf("no process is called %s%s", word, listOf("; there are", applications(all)))
+			return nil, fmt.Errorf("no process is called %s%s", word, listOf("; running JVMs and services:", applications(all)))
 		case len(found) > 1 && !isPattern(word):
 			return nil, fmt.Errorf("%d processes are called %s: give one pid, or -p %s for all of them%s", len(found),
 				word, List(found), listOf("", found))

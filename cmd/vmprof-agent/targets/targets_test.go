@@ -61,12 +61,12 @@ func TestTargets(t *testing.T) {
 		{"web-7d9f8b6c5-x2x4z", []int{31}, ""},
 		{"Orders", nil, "2 processes are called Orders: give one pid, or -p 21,22 for all of them\n       21  " +
 			"com.acme.Orders, java\n       22"},
-		{"unit:bash", nil, "no process is called unit:bash; there are\n       20  shop.service (shop, " +
+		{"unit:bash", nil, "no process is called unit:bash; running JVMs and services:\n       20  shop.service (shop, " +
 			"com.acme.shop.Main), java\n"},
 		{"unknown", nil, "\n       30  3f4a9c0d7be1, java\n"},
 		{"0", nil, "-p 0: a pid is a positive number"},
 		{"-3", nil, "-p -3: a pid is a positive number"},
-		{"[", nil, "neither a pid nor a name nor a pattern"},
+		{"[", nil, "malformed pattern"},
 	} {
 		got, err := (&Flag{strings.Fields(test.words)}).pids(func() ([]Candidate, error) { return machine, nil })
 		if !slices.Equal(got, test.want) || (err == nil) != (test.fails == "") || err != nil &&

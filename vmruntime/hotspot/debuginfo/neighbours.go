@@ -12,11 +12,11 @@ import (
 // all of them are in a method, or in what was inlined into it, so is what lies between. How often
 // that is true is measured in docs/measurements/inlined-methods.md. Two sources make the places many and close:
 //
-//   - C2 leaves its code for the interpreter where something never happened before: a branch that was never taken, a class
-//     that was never seen, an index out of bounds. The call that does so is a safepoint, with the scope of the check. The
-//     conditional jump to it has the same scope.
-//   - Null checks that cost nothing: loads and stores that may fault, in a table with the place that the fault leads to, which
-//     is such a call again.
+//   - C2 leaves its code for the interpreter where something never happened before: a branch that
+//     was never taken, a class that was never seen, an index out of bounds. The call that does so
+//     is a safepoint, with the scope of the check. The conditional jump to it has the same scope.
+//   - Null checks that cost nothing: loads and stores that may fault, in a table with the place
+//     that the fault leads to, which is such a call again.
 
 const (
 	// neighbours is how many places on each side must agree. With fewer, more is named and more of

@@ -15,7 +15,8 @@
 //   - Threads count without locks: if two count the same call at the same moment, one count may be lost.
 //   - A reading takes time (Reading.Took) while the program goes on: calls of that time may or may not be included.
 //   - A method's calls are counted only after its first few hundred invocations (Losses.Uncounted).
-//   - Calls by native methods, reflection and the VM have no counter: their callees appear without a caller
-//     (Book.Elsewhere). So do calls with receivers beyond -XX:TypeProfileWidth classes, which have a count but no callee.
+//   - Calls by native methods, reflection and the VM have no counter: their callees appear without
+//     a caller (Book.Elsewhere). So do calls with receivers beyond -XX:TypeProfileWidth classes,
+//     which have a count but no callee.
 //   - Unloaded classes take their counters with them.
 package counters

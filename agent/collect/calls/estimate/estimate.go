@@ -8,14 +8,15 @@
 // a method is called does not follow from them, as a call may take any time. (Whaley's partial
 // stacks and Arnold & Grove's counters, CGO 2005, start from the same fact.) Other facts help:
 //
-//   - The VM counts how often it takes each branch, and so how much bytecode a call executes. What that takes is known within a factor of a
-//     few, though not for single methods.
-//   - The time in prologues and epilogues is about the same for all calls of hot code. For single methods this is wrong by
-//     a factor of two or three. For rarely called ones, whose code is not in the caches, the time is much longer.
-//   - The VM counts each call of a method while it interprets it, or runs code of its profiling tiers. The executions of a
-//     site per invocation are usually exact for a method that always does the same; for others they describe the start
-//     of the program. The products along an inline chain give the physical calls, and the inlined calls, per entry of
-//     the caller's code.
+//   - The VM counts how often it takes each branch, and so how much bytecode a call executes. What
+//     that takes is known within a factor of a few, though not for single methods.
+//   - The time in prologues and epilogues is about the same for all calls of hot code. For single
+//     methods this is wrong by a factor of two or three. For rarely called ones, whose code is not
+//     in the caches, the time is much longer.
+//   - The VM counts each call of a method while it interprets it, or runs code of its profiling
+//     tiers. The executions of a site per invocation are usually exact for a method that always
+//     does the same; for others they describe the start of the program. The products along an
+//     inline chain give the physical calls, and the inlined calls, per entry of the caller's code.
 //   - Code that counts shows how often it makes each call in the window, whatever code it calls.
 //   - A loop that runs for ever makes its calls in the same proportion all the time.
 //   - The calls that compiled code makes can be read from it, even those that no sample shows; all other calls that

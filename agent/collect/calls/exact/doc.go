@@ -21,9 +21,11 @@
 //
 // Limits of exactness:
 //   - Intrinsics, which a compiler replaces by instructions of its own, are not calls and have no node.
-//   - If an exception passes from a method that C1 inlined to its caller, the code does not report the end of that method.
-//     The caller's next calls then appear below the method (Losses.Unwound counts such ends). NoC1Inlining avoids it.
-//     C2 inlines nothing while the JVM reports its calls (seen with JDK 17 and 25): calls are those of production, code is not.
-//   - Frames of a virtual thread that is unmounted end on its carrier without a return. Its calls after the next mount are
-//     directly under the carrier's frames (Losses.Unwound and Losses.Stray).
+//   - If an exception passes from a method that C1 inlined to its caller, the code does not report
+//     the end of that method. The caller's next calls then appear below the method (Losses.Unwound
+//     counts such ends). NoC1Inlining avoids it. C2 inlines nothing while the JVM reports its calls
+//     (seen with JDK 17 and 25): calls are those of production, code is not.
+//   - Frames of a virtual thread that is unmounted end on its carrier without a return. Its calls
+//     after the next mount are directly under the carrier's frames (Losses.Unwound and
+//     Losses.Stray).
 package exact

@@ -14,10 +14,11 @@
 //
 //   - A tick that finds a profiled process running begins a burst, and requests a window.
 //   - The window attaches the probe to that process alone, which takes milliseconds, in which the process runs on.
-//   - SAMPLES calls, STRIDE apart, are sampled in the kernel. The last one requests the window's end. A window with too few
-//     calls is closed after windowLimit of wall-clock time.
-//   - The kernel removes the uprobe at once when requested, and then waits for its own readers. Calls that the process makes
-//     until then are hits, too: they are counted and charged to the budget, but not sampled.
+//   - SAMPLES calls, STRIDE apart, are sampled in the kernel. The last one requests the window's
+//     end. A window with too few calls is closed after windowLimit of wall-clock time.
+//   - The kernel removes the uprobe at once when requested, and then waits for its own readers.
+//     Calls that the process makes until then are hits, too: they are counted and charged to the
+//     budget, but not sampled.
 //
 // The number of windows follows from the budget, and from the CPU time that the agent itself may
 // spend on them.

@@ -250,7 +250,7 @@ func (t *timeline) legend() {
 	}
 	if len(words) > 0 {
 		t.out.WriteByte('\n')
-		layout.Fold(t.out, "marks (what fills most of a column): "+strings.Join(words, ", ")+"; run: share of the time on a CPU",
-			t.opts.Width)
+		layout.Fold(t.out, "marks (what fills most of a column): "+strings.Join(words, ", ")+
+			"; run: share of the time on a CPU", t.opts.Width)
 	}
 }
