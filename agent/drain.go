@@ -19,8 +19,12 @@ import (
 // The ring is emptied at this interval unless it fills up first: at the shortest one while processes
 // start, and at longer ones the longer none has. Waking for every sample would make the agent cost
 // ten times as much. The first program that is executed after a while wakes the drainer.
+//
+// Code of a VM may be unloaded soon after it was sampled. So the longest interval is for machines
+// on which no VM runs.
 const (
 	drainInterval = 100 * time.Millisecond
+	guestInterval = 250 * time.Millisecond
 	calmInterval  = time.Second
 	// firstInterval is the first one. It doubles until it is drainInterval, so that frames have
 	// names soon.
@@ -76,7 +80,11 @@ func (a *Agent) submitDue() (pause time.Duration) {
 		s.SubmitDue()
 		pause = s.Pause()
 	})
-	return min(max(pause, drainInterval), calmInterval)
+	longest := calmInterval
+	if a.Guests() > 0 {
+		longest = guestInterval
+	}
+	return min(max(pause, drainInterval), longest)
 }
 
 // receive folds one record. It reports whether workers must get it at once. A record over which the
