@@ -27,6 +27,16 @@ func pythons(t *testing.T) []python.Interpreter {
 	return found
 }
 
+// outermost are the oldest and the newest interpreter. TestPython has all.
+func outermost(t *testing.T) []python.Interpreter {
+	t.Helper()
+	found := pythons(t)
+	if len(found) > 2 {
+		found = []python.Interpreter{found[0], found[len(found)-1]}
+	}
+	return found
+}
+
 // recordPython records the program at work, with arguments as it has them, and returns what it says
 // of itself.
 func recordPython(
@@ -128,7 +138,7 @@ func TestPython(t *testing.T) {
 
 // TestPythonNative: functions of C that Python calls are on top of the frames of Python.
 func TestPythonNative(t *testing.T) {
-	for _, i := range pythons(t) {
+	for _, i := range outermost(t) {
 		t.Run(i.String(), func(t *testing.T) {
 			p, _ := recordPython(t, i)
 			native, all := 0.0, 0.0
@@ -151,7 +161,7 @@ func TestPythonNative(t *testing.T) {
 // TestPythonExec: a process that executes another interpreter is profiled as that, and one that
 // forks has a child that is.
 func TestPythonExec(t *testing.T) {
-	all := pythons(t)
+	all := outermost(t)
 	for n, i := range all {
 		for _, args := range [][]string{{"exec", all[(n+1)%len(all)].Path}, {"fork"}} {
 			t.Run(i.String()+"/"+args[0], func(t *testing.T) {
@@ -211,7 +221,7 @@ func TestPythonExec(t *testing.T) {
 // TestPythonSubinterpreter: functions that run in a subinterpreter are below those of the main
 // interpreter that called them.
 func TestPythonSubinterpreter(t *testing.T) {
-	for _, i := range pythons(t) {
+	for _, i := range outermost(t) {
 		t.Run(i.String(), func(t *testing.T) {
 			if !i.Subinterpreters() {
 				t.Skip("this build has no module for subinterpreters")
@@ -231,6 +241,46 @@ func TestPythonSubinterpreter(t *testing.T) {
 			t.Logf("%v of %v samples are inside, %v without their caller; by itself %v", inside, all, apart, spent)
 			if inside < 100 || apart > 0.02*inside {
 				t.Errorf("of %v samples in the subinterpreter %v have no caller", inside, apart)
+			}
+		})
+	}
+}
+
+// Each thread of Python that works, or waits for a moment, has the whole time of a recording of
+// wall-clock time below its own function.
+func TestPythonWall(t *testing.T) {
+	for _, i := range outermost(t) {
+		t.Run(i.String(), func(t *testing.T) {
+			guest, err := i.Start(context.WithoutCancel(t.Context()))
+			if err != nil {
+				t.Fatal(err)
+			}
+			recording, err := built.While(t.Context(), profiler.Options{PID: guest.PID(), Frequency: frequency,
+				Extra: []string{"-e", "wall", "--budget=50%"}},
+				(*profiler.AgentRun).WaitSampling, func(*profiler.AgentRun) error {
+					before := cpuTime(t, guest.PID())
+					eventually(t, "the process works", func() bool {
+						return cpuTime(t, guest.PID())-before >= 1500*time.Millisecond
+					})
+					return nil
+				})
+			if _, closed := guest.Close(); err != nil || closed != nil {
+				t.Fatal(err, closed)
+			}
+			length, in := float64(recording.Profile.DurationNanos), map[string]float64{}
+			functions := []string{"shares.work", "shares.background"}
+			for _, row := range rowsOf(t, recording.Profile, "wall") {
+				for _, function := range functions {
+					if row.Has(function) {
+						in[function] += row.Values[0]
+					}
+				}
+			}
+			t.Logf("%v in %v", in, time.Duration(length))
+			for _, function := range functions { // the agent attaches while the window is open already
+				if share := in[function] / length; share < 0.9 || share > 1.02 {
+					t.Errorf("a thread was in %s for %.1f %% of the time", function, 100*share)
+				}
 			}
 		})
 	}

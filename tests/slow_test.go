@@ -117,7 +117,8 @@ func recordSlow(t *testing.T, jdk jvm.JDK) {
 			continue
 		}
 		if of.Length > least+tolerance(least) && !found[i] {
-			t.Errorf("a call of %v is not among the slowest, of which the shortest took %v", of.Length, least)
+			t.Errorf("a call of %v, %v after the first one, is not among the slowest, of which the shortest took %v", of.Length,
+				of.Start-first, least)
 		}
 	}
 	checkMean(t, p, truth)

@@ -94,7 +94,7 @@ func TestAuditVerdicts(t *testing.T) {
 		{"one timing", fakeEngine{ns: 1000, percent: []float64{0}, most: 1},
 			[]string{"nothing to compare: ", "too few timings: those in the first second of a version do not count",
 				"\n1 timing in "}, ""},
-		{"short", fakeEngine{ns: 20, percent: []float64{0, 5}}, nil, "f is too short to time: perturb score"},
+		{"short", fakeEngine{ns: 20, percent: []float64{0, 5}}, nil, "f is too short to time: one timing costs as much as the code itself (perturb score"},
 		{"unknown method", fakeEngine{targets: []timing.Target{{PID: 7, Methods: []string{"main", "g"}}}}, nil,
 			"process 7 has no method named f; it has g, main"},
 		{"near method", fakeEngine{targets: []timing.Target{{PID: 7, Methods: []string{"main", "F", "ff"}}}}, nil,

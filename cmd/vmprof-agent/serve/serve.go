@@ -103,7 +103,7 @@ type serveOptions struct {
 func parseServe(args []string, stderr io.Writer) (*serveOptions, error) {
 	var o serveOptions
 	fs := cli.NewFlags("serve", serveUsage, stderr)
-	o.targets.Add(fs, "profile only `PID` (or name, pattern; resolved at start)")
+	o.targets.Add(fs, "profile only `PID` (or name, pattern)")
 	o.clock.Add(fs)
 	o.Add(fs)
 	o.contexts.Add(fs)
