@@ -139,7 +139,7 @@ func parseReport(args []string, stderr io.Writer) (*reportOptions, error) {
 	fs.BoolVar(&o.opts.Idle, "idle", false, "offcpu, wall, timeline: show idle threads")
 	fs.Int64VarP(&o.opts.PID, "pid", "p", 0, "timeline: show only the process `PID`")
 	fs.Int64Var(&o.window, "nth", 0,
-		"show only the `N`th window, or file of a directory (default all)")
+		"show window `N`, or file N of a directory (default all)")
 	cli.Renamed(fs, map[string]string{"window": "nth"})
 	o.past.add(fs)
 	fs.StringVarP(&o.output, "output", "o", "", "write `FILE` instead: .html or .json (speedscope)")

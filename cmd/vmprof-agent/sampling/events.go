@@ -48,7 +48,7 @@ func Names() []string {
 func (e *Flags) Add(fs *pflag.FlagSet) {
 	fs.StringSliceVarP(&e.Names, "event", "e", []string{"cpu"}, "`EVENT`s to record, comma-separated")
 	e.callFlags.add(fs)
-	fs.StringVar(&e.budget, "budget", "1%", "limit the cost of events, calls to `SHARE` of CPU")
+	fs.StringVar(&e.budget, "budget", "1%", "limit events, calls to CPU `SHARE`")
 	fs.StringArrayVar(&e.probes, "probe", nil, "read values at `SPEC`: see help probes")
 	fs.BoolVar(&e.Events.Wakers, "wakers", false, "offcpu, wall: record who ended each wait")
 	fs.BoolVar(&e.Events.MonitorEnters, "monitor-enters", false,
