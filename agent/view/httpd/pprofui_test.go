@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"math/rand/v2"
 	"net"
 	"net/http"
 	"os"
@@ -16,8 +15,7 @@ import (
 
 	"github.com/vmprof-agent/vmprof-agent/agent/model/digest"
 	"github.com/vmprof-agent/vmprof-agent/agent/model/profile"
-	"github.com/vmprof-agent/vmprof-agent/cct"
-	"github.com/vmprof-agent/vmprof-agent/symbolize/symbol"
+	"github.com/vmprof-agent/vmprof-agent/agent/view/sink/sinktest"
 	"github.com/vmprof-agent/vmprof-agent/tests/wait"
 )
 
@@ -142,35 +140,13 @@ func TestPagesWithoutHome(t *testing.T) {
 	}
 }
 
-// crowd is a window of very many deep stacks, n different ones of each process.
-func crowd(processes, n int) *profile.Profile {
-	p := shop(0)
-	p.Processes = nil
-	r := rand.New(rand.NewPCG(1, 2))
-	for pid := range processes {
-		var tree cct.Tree[symbol.Symbol]
-		for range n {
-			var stack []symbol.Symbol
-			for range 20 + r.IntN(20) {
-				name := fmt.Sprintf("com.acme.shop.checkout.internal.Component%d.handleRequest", r.IntN(3000))
-				stack = append(stack, symbol.Intern(symbol.Frame{Function: name, SystemName: name + "()V",
-					File: "Component.java", Line: r.IntN(100), Kind: symbol.KindJIT}))
-			}
-			tree.Add(stack, 1+r.Uint64N(1000))
-		}
-		p.Processes = append(p.Processes, &profile.Process{PID: 1 + pid, Comm: "java",
-			Threads: []*profile.Thread{{TID: 1, Tree: &tree}}})
-	}
-	return p
-}
-
 // However much there is, a page is small, and shows the process that has most.
 func TestPagesAreSmall(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes long, and others make the same pages")
 	}
 	s, hs := start(t, new(fake))
-	s.Observe(crowd(10, 300))
+	s.Observe(sinktest.Crowd(10, 300))
 	for _, path := range views {
 		resp, body := get(t, hs.URL+path)
 		if resp.StatusCode != 200 || len(body) > maxPageBytes {
@@ -188,7 +164,7 @@ func TestWindowsAreSmall(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes long, on one thread")
 	}
-	w := crowd(digest.MaxProcesses+10, 4)
+	w := sinktest.Crowd(digest.MaxProcesses+10, 4)
 	reduced := reduce([]*profile.Profile{w}, kinds[0], maxWindowNodes)
 	nodes, sum := 0, uint64(0)
 	for _, proc := range reduced.Processes {
@@ -242,7 +218,7 @@ func TestPagesBusy(t *testing.T) {
 // Readers of one page share it; those who read slowly cannot make the agent hold more than so many.
 func TestPagesOfSlowReaders(t *testing.T) {
 	s, hs := start(t, new(fake))
-	s.Observe(crowd(4, 200))
+	s.Observe(sinktest.Crowd(4, 200))
 	read := func(path string) (status string) {
 		conn, err := net.Dial("tcp", hs.Listener.Addr().String())
 		if err != nil {
