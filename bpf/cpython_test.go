@@ -531,10 +531,10 @@ func TestCPythonRecord(t *testing.T) {
 	if record.StartTicks != 1 || record.Serial != 2 || record.Slot != 3 || record.CodeLow != 0 || record.CodeHigh != 0 {
 		t.Errorf("got %+v", record)
 	}
-	if back := OfCPython(record); back == nil || back.CodeBegin != 200 {
+	if back := (*CPythonProcess)(unsafe.Pointer(record)); back.CodeBegin != 200 || record.Flags&processCPython == 0 {
 		t.Errorf("got %+v", back)
 	}
-	if OfCPython(&HotspotProcess{Flags: HotspotTLS}) != nil {
+	if HotspotTLS&processCPython != 0 {
 		t.Error("a record of HotSpot is one of CPython")
 	}
 	if unsafe.Sizeof(CPythonProcess{}) > unsafe.Sizeof(HotspotProcess{}) {

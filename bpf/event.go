@@ -391,12 +391,3 @@ func CPythonRecord(p *CPythonProcess) *HotspotProcess {
 	record.Flags |= processCPython
 	return record
 }
-
-// OfCPython returns the part of a record that is CPython's, nil if it is of another VM. It is the
-// same memory.
-func OfCPython(record *HotspotProcess) *CPythonProcess {
-	if record.Flags&processCPython == 0 {
-		return nil
-	}
-	return (*CPythonProcess)(unsafe.Pointer(record))
-}

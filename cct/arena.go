@@ -41,7 +41,7 @@ func (a *arena[K]) reserve(n int) {
 		}
 		a.chunks = append(a.chunks, make([]node[K], size))
 	}
-	if room := len(a.chunks[chunk]); int(a.used%chunkSize) == room { // of the first one
+	if room := len(a.chunks[chunk]); int(a.used%chunkSize) == room { // only the first chunk grows
 		larger := make([]node[K], min(max(n, 2*room), chunkSize))
 		copy(larger, a.chunks[chunk])
 		a.chunks[chunk] = larger

@@ -29,9 +29,6 @@ func Map[K, L comparable](t *Tree[K], f func(K) []L) *Tree[L] {
 	return mapped
 }
 
-// MergeMap adds to t every context of what Map returns of other, without making it.
-func MergeMap[K, L comparable](t *Tree[L], other *Tree[K], f func(K) []L) { graft(t, other, f) }
-
 // graft adds to dst every context of src with its keys expanded.
 func graft[K, L comparable](dst *Tree[L], src *Tree[K], expand func(K) []L) {
 	if src.nodes.len() == 0 {

@@ -594,33 +594,3 @@ func TestAddBelow(t *testing.T) {
 		t.Errorf("node %d, %+v, overflow %d and %d", at, full.Node(a), full.Overflow(), full.EdgeOverflow())
 	}
 }
-
-// MergeMap is Merge of what Map returns.
-func TestMergeMap(t *testing.T) {
-	var a, b cct.Tree[string]
-	a.Add([]string{"leaf", "main"}, 3)
-	a.AddNew([]string{"x", "left out", "main"}, 2, 5)
-	b.Add([]string{"x", "main"}, 7)
-	f := func(key string) []string {
-		switch key {
-		case "left out":
-			return nil
-		case "leaf":
-			return []string{"inlined", "leaf"}
-		}
-		return []string{key}
-	}
-	var want, got cct.Tree[string]
-	want.Merge(&b)
-	want.Merge(cct.Map(&a, f))
-	got.Merge(&b)
-	cct.MergeMap(&got, &a, f)
-	if got.Total() != want.Total() || got.EdgeTotal() != want.EdgeTotal() || got.Len() != want.Len() {
-		t.Errorf("got %d nodes of %d, want %d of %d", got.Len(), got.Total(), want.Len(), want.Total())
-	}
-	for id, n := range got.Nodes() {
-		if n != want.Node(id) {
-			t.Errorf("node %d is %+v, want %+v", id, n, want.Node(id))
-		}
-	}
-}

@@ -68,6 +68,9 @@ type SeenMethod struct {
 	Since uint32 // Site.Epoch from which on it is known to be that
 }
 
+// SeenNameHash is the factor by which the kernel side multiplies what SeenMethod.Name is made of.
+const SeenNameHash = 0x9e3779b97f4a7c15
+
 // EpochChange is what is added to an epoch when a method structure was met as another method than
 // before, without classes being unloaded. What is below it counts classes that were unloaded.
 const EpochChange = 1 << 20

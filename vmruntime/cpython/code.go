@@ -22,15 +22,12 @@ type identity struct {
 	name  uint64 // addresses of its name and its line table in one word
 }
 
-// hash is that of SEEN_METHODS_HASH.
-const hash = 0x9e3779b97f4a7c15
-
 // identityOf is that of a code object of which the first bytes were read.
 func (o *Offsets) identityOf(b []byte) identity {
 	return identity{
 		file:  word(b, o.CodeFile),
 		shape: word(b, o.CodeFirstLine&^7),
-		name:  (word(b, o.CodeName) + word(b, o.CodeLines)<<16) * hash,
+		name:  (word(b, o.CodeName) + word(b, o.CodeLines)<<16) * vmruntime.SeenNameHash,
 	}
 }
 

@@ -48,12 +48,12 @@ func moduleName(file string) string {
 // or packages. ok is false if it is in neither.
 func installedPath(file string) (rest string, ok bool) {
 	for _, dir := range []string{"/site-packages/", "/dist-packages/"} {
-		if _, rest, ok := cutLast(file, dir); ok {
+		if rest, ok := afterLast(file, dir); ok {
 			return rest, true
 		}
 	}
 	// .../lib/python3.11/json/decoder.py, .../python311.zip/json/decoder.py
-	_, rest, ok = cutLast(file, "/python")
+	rest, ok = afterLast(file, "/python")
 	if !ok {
 		return "", false
 	}
@@ -65,20 +65,11 @@ func installedPath(file string) (rest string, ok bool) {
 	return strings.TrimPrefix(rest, "lib-dynload/"), true
 }
 
-func cutLast(s, separator string) (before, after string, ok bool) {
-	at := strings.LastIndex(s, separator)
+// afterLast is what follows the last occurrence of a text. ok is false if there is none.
+func afterLast(s, text string) (rest string, ok bool) {
+	at := strings.LastIndex(s, text)
 	if at < 0 {
-		return s, "", false
+		return "", false
 	}
-	return s[:at], s[at+len(separator):], true
-}
-
-// InLibrary reports whether a file is installed: of the standard library or of a package, not of
-// the application.
-func InLibrary(file string) bool {
-	if strings.HasPrefix(file, "<frozen ") {
-		return true
-	}
-	_, installed := installedPath(path.Clean(file))
-	return installed
+	return s[at+len(text):], true
 }

@@ -28,18 +28,6 @@ func TestFunctionName(t *testing.T) {
 	}
 }
 
-func TestInLibrary(t *testing.T) {
-	for file, want := range map[string]bool{
-		"/srv/shop/main.py": false, "<string>": false, "": false,
-		"/usr/lib/python3.11/json/decoder.py": true, "/srv/venv/lib/python3.12/site-packages/a.py": true,
-		"<frozen importlib._bootstrap>": true,
-	} {
-		if got := InLibrary(file); got != want {
-			t.Errorf("%s: %v", file, got)
-		}
-	}
-}
-
 func TestRecognise(t *testing.T) {
 	for file, want := range map[string]bool{
 		"/usr/lib/x86_64-linux-gnu/libpython3.11.so.1.0": true, "/opt/lib/libpython3.13t.so.1.0": true,

@@ -149,7 +149,7 @@ func nameWord(pool, symbol uint64) uint64 {
 	if pool == 0 || symbol == 0 {
 		return 0
 	}
-	return (pool + Untag(symbol)) * 0x9e3779b97f4a7c15
+	return (pool + Untag(symbol)) * vmruntime.SeenNameHash
 }
 
 // nameShift is how many bits of a shape are below the index of the name; 0 if that is not in a
