@@ -16,10 +16,10 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/host/proc"
 )
 
-// A JVMInspector tries out what the agent can do with a JVM or an interpreter, from outside, as recording does; lib
-// is the code of its VM's library. The error says why only native frames are supported; the rest of
-// the Inspection may be known even so. It bounds its own time: what the JVM can delay, it reads
-// through a proc.Pool.
+// A JVMInspector tries out what the agent can do with a JVM or an interpreter, from outside, as
+// recording does; lib is the code of its VM's library. The error says why only native frames are
+// supported; the rest of the Inspection may be known even so. It bounds its own time: what the VM
+// can delay, it reads through a proc.Pool.
 type JVMInspector func(ctx context.Context, pid int, lib *proc.Mapping) (Inspection, error)
 
 // An Inspection is what was found out about a JVM. Its text comes from the JVM and may be hostile.

@@ -27,7 +27,10 @@ func (rs *Resolver) attachVM(p *Process, lib *proc.Mapping) {
 	}
 	p.retry.Store(0)
 	p.AttachResult(proc.Monotonic(), errAttaching)
-	p.lacks(rs.runtimes, lib)
+	vm, recognised := bridge.Recognise(rs.runtimes, lib.Path)
+	if recognised {
+		p.lacks(vm.Language())
+	}
 	g, err := rs.attach(p, lib)
 	now := proc.Monotonic()
 	p.AttachResult(now, err)
@@ -56,15 +59,14 @@ func (rs *Resolver) attachVM(p *Process, lib *proc.Mapping) {
 		return
 	}
 	title, language := "JVM", "Java"
-	vm, ok := bridge.Recognise(rs.runtimes, lib.Path)
-	if ok {
+	if recognised {
 		title, language = vm.Title(), vm.Language()
 	}
 	rs.log.Warn("cannot attach to VM; its native frames are still shown", "vm", title, "pid", p.PID, "err", err,
 		"retrying", !p.work.hopeless)
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if ok {
+	if recognised {
 		p.runtime = vm.Name()
 	}
 	p.notes = append(p.notes, fmt.Sprintf("%s: %v", missingNote(language, p.PID), err))
@@ -80,20 +82,17 @@ func missingNote(language string, pid int) string {
 type missing struct {
 	since, until time.Duration // CLOCK_MONOTONIC; until is 0 if they still have none
 	why          error         // the last failure; nil if there was no attempt to attach
-	language     string        // of the frames
+	language     string        // "Java", "Python"; "" until a VM was recognised
 }
 
 // errAttaching is why frames are missing before the first attempt has ended.
 var errAttaching = errors.New("the agent is still attaching to its JVM")
 
-// lacks notes of which language frames are missing, while the VM with that library is not attached.
-func (p *Process) lacks(table []bridge.Runtime, lib *proc.Mapping) {
-	vm, ok := bridge.Recognise(table, lib.Path)
+// lacks notes of which language frames are missing, while its VM is not attached.
+func (p *Process) lacks(language string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if ok {
-		p.missing.language = vm.Language()
-	}
+	p.missing.language = language
 }
 
 // usualDelay is how long it may take to attach to a VM, without a note.

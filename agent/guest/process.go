@@ -65,8 +65,7 @@ type Process struct {
 	work workerState // state of the worker that has the process
 }
 
-// HasCalls reports whether p's VM is attached, and more than its stacks and their names is to be had
-// of it: calls and events.
+// HasCalls reports whether p's VM is attached and has calls and events to observe, not only stacks.
 func (p *Process) HasCalls() bool { return p.Attachment.Load() != 0 && !p.stacksOnly.Load() }
 
 // NoSlot is the slot of a process whose VM's was freed: another VM may have that.

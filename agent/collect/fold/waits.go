@@ -225,7 +225,7 @@ type LockWait struct {
 	// Otherwise a window has all of it in which it ends.
 	Counted bool
 	Waiting bool   // the thread still waits: it has not acquired the lock
-	Holder  *Waker // who was seen to have the lock meanwhile; nil if nobody was
+	Holder  *Waker // who was seen to have the lock during the wait; nil if nobody was
 }
 
 // AddLockWait adds the part of a wait for a lock that is in the window. It returns false if the

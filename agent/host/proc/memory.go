@@ -306,8 +306,8 @@ type seenPages struct {
 	since time.Time    // when the first of them was seen
 }
 
-// seenFor is how long a page counts as being in memory. A process that takes it away meanwhile, and
-// lets nobody supply it, costs the worker that reads it: see Direct.
+// seenFor is how long a page counts as being in memory. A process that discards the page within that
+// time, and never lets it be supplied, blocks the worker that reads it: see Direct.
 const seenFor = 10 * time.Second
 
 // begin forgets pages that were seen too long ago.

@@ -71,7 +71,7 @@ func (e *Probes) CountVirtual() map[uint32]VirtualCount {
 	counts := map[uint32]VirtualCount{}
 	var serial uint32
 	var count bpf.VirtualCount
-	// A count that changes meanwhile is read again at the next window.
+	// A count that changes during this reading is read again at the next window.
 	for all := e.Programs.VirtualCounts.Iterate(); all.Next(&serial, &count); {
 		counts[serial] = VirtualCount{VirtualCount: count}
 	}
@@ -98,8 +98,8 @@ func (e *Probes) forgetFrozen() {
 	}
 }
 
-// Frozen reads which virtual threads wait. It deletes those of probes that were removed and
-// attached again meanwhile: their ends were not seen, and may never be.
+// Frozen reads which virtual threads wait. It deletes waits that began before their probes were
+// removed and attached again: their ends were not seen, and may never be.
 func (e *Probes) Frozen() map[bpf.VirtualThread]bpf.UnmountedWait {
 	turns := map[uint32]uint32{}
 	e.mu.Lock()
