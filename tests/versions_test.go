@@ -205,12 +205,12 @@ func checkVersions(t *testing.T, vs *versions.Versions, logged map[int]*loggedVe
 		return v.Optimized() && v.Self > 50 && v.End() == "deopt: class_check" &&
 			v.Traps[0].Method == "guest.Versions.sum"
 	})
-	// On a starved machine the agent may first look at a version when it has been given up already:
-	// its traps of before are not known then.
+	// On a starved machine, where looks take long and so have to wait for their budget, the agent may
+	// first look at a version when it has been given up already: its traps of before are not known.
 	const unseen = 1.5 // s, of which one is between two looks
 	late := slices.ContainsFunc(sum.Versions, func(v *versions.Code) bool {
-		return v.Optimized() && v.Self > 50 && v.End() == "deopt, no trap known" && v.InUse != nil && v.Until != nil &&
-			v.Until.Seconds()-v.InUse.Seconds() > unseen
+		return v.Optimized() && v.Self > 50 && strings.HasPrefix(v.End(), "deopt, no trap known") &&
+			v.InUse != nil && v.Until != nil && v.Until.Seconds()-v.InUse.Seconds() > unseen
 	})
 	if !deopt && !late || sum.Recompiled() == 0 {
 		t.Errorf("sum: %s", sum.Timeline())

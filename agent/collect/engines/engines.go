@@ -147,12 +147,11 @@ func (e *Engines) stats(c *bpf.Counts) *profile.CallStats {
 	if e.estimator != nil {
 		s.Credibility = e.estimator.Credibility()
 	}
-	times := map[*governed]time.Duration{}
+	times := e.guestTimes()
+	for _, used := range times {
+		s.GuestTime += used
+	}
 	e.Owner.Do(func(*fold.State) {
-		for _, g := range e.governed {
-			times[g] = g.time
-			s.GuestTime += g.time
-		}
 		s.Attempted = c[bpf.CallsAttempted] + e.counts.taken
 		s.Delivered, s.Folded, s.Discarded, s.Rates = e.counts.received, e.counts.folded,
 			maps.Clone(e.counts.discarded), maps.Clone(e.rates)

@@ -69,16 +69,12 @@ func (e *Engines) govern() (stop func()) {
 // tune sets all rates.
 func (e *Engines) tune() {
 	e.recordConnected()
-	e.Owner.Do(func(s *fold.State) {
-		for _, g := range e.governed {
-			g.count(s)
-		}
-	})
+	times := e.guestTimes()
 	for _, g := range e.governed {
 		if g.controller == nil {
 			continue
 		}
-		rate := g.controller.Next(budget.Usage{Guests: g.time, Cost: g.cost(g.time)})
+		rate := g.controller.Next(budget.Usage{Guests: times[g], Cost: g.cost(times[g])})
 		if err := g.Tune(rate); err != nil {
 			e.Log.Warn("cannot change how many calls are sampled", "engine", g.Name(), "rate", rate, "err", err)
 			continue
@@ -92,6 +88,18 @@ func (e *Engines) tune() {
 			}
 		})
 	}
+}
+
+// guestTimes returns the CPU time of each engine's processes so far, by their samples.
+func (e *Engines) guestTimes() map[*governed]time.Duration {
+	times := map[*governed]time.Duration{}
+	e.Owner.Do(func(s *fold.State) {
+		for _, g := range e.governed {
+			g.count(s)
+			times[g] = g.time
+		}
+	})
+	return times
 }
 
 // cost is what the engine took from its processes, which have used that much CPU time. It includes
