@@ -34,6 +34,7 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/collect/source"
 	"github.com/vmprof-agent/vmprof-agent/agent/guest"
 	"github.com/vmprof-agent/vmprof-agent/agent/guest/runtimes"
+	"github.com/vmprof-agent/vmprof-agent/agent/guest/unwinding"
 	"github.com/vmprof-agent/vmprof-agent/agent/host/proc"
 	"github.com/vmprof-agent/vmprof-agent/agent/model/profile"
 	"github.com/vmprof-agent/vmprof-agent/agent/probe/attach"
@@ -65,12 +66,13 @@ type Agent struct {
 	slow      *slow.Source     // one of sources; nil if no method is followed
 	ring      *ring.Reader     // ring of all that programs write
 	flushes   flushes
-	links     []link.Link    // links to what follows processes
-	drained   chan struct{}  // closed when Run has returned
-	observing chan struct{}  // closed when its sources have started
-	sample    bpf.Sample     // scratch of the drainer
-	executed  bool           // the drainer has met a program that was executed
-	stacks    *intern.Stacks // nil unless samples refer to earlier ones; the drainer's
+	links     []link.Link       // links to what follows processes
+	drained   chan struct{}     // closed when Run has returned
+	observing chan struct{}     // closed when its sources have started
+	sample    bpf.Sample        // scratch of the drainer
+	executed  bool              // the drainer has met a program that was executed
+	tables    *unwinding.Tables // unwind tables of native code
+	stacks    *intern.Stacks    // nil unless samples refer to earlier ones; the drainer's
 
 	looks   looks         // looks of seek
 	running atomic.Bool   // everything is attached and recorded
@@ -176,6 +178,9 @@ func New(ctx context.Context, opt Options) (_ *Agent, err error) {
 		a.services.Resolver.Follow(source)
 	}
 	a.services.Resolver.Start(namingWorkers)
+	a.tables = unwinding.Start(unwinding.Config{
+		Root: opt.Proc, Pool: a.services.Pool, Objects: objects, Log: log, Failed: a.unwindingFailed,
+	})
 	a.discover(ctx)
 	return a, nil
 }
@@ -334,6 +339,7 @@ func (a *Agent) Guests() int { return a.services.Resolver.VMs() }
 // Close takes everything out of the kernel. Run must have returned, or never have been called.
 func (a *Agent) Close() error {
 	errs := []error{a.sources.endRequests()}
+	a.tables.Close()
 	a.services.Resolver.Stop()
 	errs = append(errs, a.services.Resolver.Close(), a.sources.close())
 	for _, l := range a.links {

@@ -51,6 +51,7 @@ func (a *Agent) Stats() profile.Stats {
 	}
 	s.ProcessesRefused, s.ThreadsRefused, s.ThreadEndsLost = a.processesRefused(&c), c[bpf.ThreadsRefused],
 		c[bpf.ThreadEndsDropped]
+	a.reportUnwinding(&c, &s)
 	reader := a.ring.Stats()
 	s.ReaderPauses, s.FlushesCut = reader.Pauses, reader.Unfinished
 	for one := range implementing[source.Reporter](&a.sources) {
@@ -109,6 +110,7 @@ func (a *Agent) Cost() Cost {
 // mapBytes is what the kernel says that the maps of samples, of code and of events take. Objects
 // share some of them, such as the ring: each counts once.
 func (a *Agent) mapBytes() (n uint64) {
+	n = a.tables.Stats().Bytes
 	maps := []any{a.services.Objects.ProfileMaps, a.services.Objects.CodeMap.CodeMapMaps}
 	for one := range implementing[source.Mapper](&a.sources) {
 		maps = append(maps, one.KernelMaps()...)

@@ -214,6 +214,7 @@ func (a *Agent) newProfile(w *Window, end time.Time, after source.Snapshot) *pro
 // profileOf completes the profile of a closed window.
 func (a *Agent) profileOf(ctx context.Context, w *source.Closed, p *profile.Profile) *profile.Profile {
 	p.Comments = append(p.Comments, a.roomNotes(&w.Before.Kernel, &w.After.Kernel)...)
+	p.Comments = append(p.Comments, a.tables.Notes()...)
 	if n := a.services.Resolver.LoadedLost(); n > 0 {
 		p.Comments = append(p.Comments, fmt.Sprintf("%d records of BPF programs that were loaded or unloaded were "+
 			"lost: some have no names, or those of earlier ones", n))

@@ -212,8 +212,9 @@ func (o *Objects) loadBeside(spec *ebpf.CollectionSpec, to any, more map[string]
 		"events": o.Events, "nmi_events": o.NmiEvents, "counters": o.Counters, "processes": o.Processes,
 		"epochs": o.Epochs, "pids": o.Pids,
 		"ended_pids": o.EndedPids, "seen_methods": o.SeenMethods, "known_threads": o.KnownThreads,
+		"unwound": o.Unwound, "unwind_tables": o.UnwindTables, "unwind_wanted": o.UnwindWanted,
 	} {
-		if s := spec.Maps[name]; s != nil {
+		if s := spec.Maps[name]; s != nil && m != nil { // tests leave maps out
 			s.MaxEntries = m.MaxEntries()
 			shared[name] = m
 		}

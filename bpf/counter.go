@@ -61,6 +61,14 @@ const (
 	WakersDrawn             = ProfileCounterWAKERS_DRAWN
 	WakersLost              = ProfileCounterWAKERS_LOST
 	ProcessesRefused        = ProfileCounterPROCESSES_REFUSED
+	UnwindFrames            = ProfileCounterUNWIND_FRAMES
+	UnwindMisses            = ProfileCounterUNWIND_MISSES
+	UnwindUntabled          = ProfileCounterUNWIND_UNTABLED
+	UnwindStale             = ProfileCounterUNWIND_STALE
+	UnwindGone              = ProfileCounterUNWIND_GONE
+	UnwindUnsupported       = ProfileCounterUNWIND_UNSUPPORTED
+	UnwindBroken            = ProfileCounterUNWIND_BROKEN
+	UnwindRefused           = ProfileCounterUNWIND_REFUSED
 
 	ObservationsAttempted        = ProfileCounterOBSERVATIONS_ATTEMPTED
 	ObservationsDelivered        = ProfileCounterOBSERVATIONS_DELIVERED

@@ -117,6 +117,7 @@ const (
 	EndDeep        = WalkEnd(ProfileWalkEndEND_DEEP)
 	EndThaw        = WalkEnd(ProfileWalkEndEND_THAW)
 	EndTime        = WalkEnd(ProfileWalkEndEND_TIME)
+	EndRule        = WalkEnd(ProfileWalkEndEND_RULE)
 	EndCount       = WalkEnd(ProfileWalkEndEND_COUNT)
 )
 
@@ -127,7 +128,7 @@ var endNames = [EndCount]string{
 	EndHeap: "rest of virtual thread on heap", EndCompat: "32-bit process", EndNoAnchor: "no way back to Java frames",
 	EndUnsupported: "not supported here", EndKnown: "known from before",
 	EndScan: "scan budget", EndDeep: "deeper than 5120 frames", EndThaw: "virtual thread freezing or thawing",
-	EndTime: "time",
+	EndTime: "time", EndRule: "no unwind rule",
 }
 
 // String is the reason in a few words, as it is shown to users: "no frame pointer".

@@ -35,8 +35,8 @@ var objects = []object{
 		name: "Profile", source: "bpf/sample/profile.bpf.c", cpu: atomics, global: true,
 		types: "event_kind walk_end frame_kind sample_flags counter hotspot_flags event_header sample " +
 			"process_event call_engine call named_call hotspot_process cpython_process cpython_flags code_heap " +
-			"short_sample " +
-			"suffix_tags seen_method known_thread known_thread_key",
+			"short_sample suffix_tags seen_method known_thread known_thread_key unwound_process unwind_mapping " +
+			"unwind_block unwind_want rule_kind rule_saved",
 	},
 	{
 		name: "KernelTick", source: "bpf/sample/kerneltick.bpf.c", cpu: atomics,

@@ -5,11 +5,11 @@ package bpf
 import "testing"
 
 // nativeStack is a stack of functions with frame pointers and no VM; rbp is 0 in the first, as the
-// ABI asks.
+// ABI asks. Threads have more than the copy of a piece of stack above their frames.
 func nativeStack(t testing.TB, depth int) *fakeStack {
 	vm := &fakeVM{}
 	s := vm.newStack(t, 1<<20)
-	s.sp, s.bp, s.pc, s.frames = s.mem.end()-1024, 0, libc, []placedFrame{{native(libc), 0}}
+	s.sp, s.bp, s.pc, s.frames = s.mem.end()-4096, 0, libc, []placedFrame{{native(libc), 0}}
 	for i := range depth - 1 {
 		s.native(libjvm + uint64(i)<<4)
 	}

@@ -12,7 +12,7 @@ import (
 func BenchmarkKernelWalk(b *testing.B) {
 	w := newWalker(b)
 	pinned(b)
-	for _, kind := range []string{"compiled", "interpreted", "redefinable", "native"} {
+	for _, kind := range []string{"compiled", "interpreted", "redefinable", "native", "tabled"} {
 		for _, depth := range []int{10, 20, 100, 1000} {
 			b.Run(fmt.Sprintf("%s/%d", kind, depth), func(b *testing.B) {
 				vm := newFakeVM(b, builds[1])
@@ -42,6 +42,13 @@ func BenchmarkKernelWalk(b *testing.B) {
 					s.at(methods[(depth-1)%len(methods)], 3)
 				case "native":
 					s = nativeStack(b, depth)
+				case "tabled":
+					w.useRules(b, 0, nil)
+					s = rootedStack(b)
+					for i := range depth - 1 {
+						rule := []uint32{rulePlain, rulePushed, ruleFramed}[i%3]
+						s.unwindsAt(codeOf(rule)-uint64(i)%60, rule)
+					}
 				}
 				s.check(b, w, s.request(), EndRoot)
 				var sum uint64

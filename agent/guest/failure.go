@@ -27,6 +27,7 @@ const (
 	StageValues   Stage = "values"   // find probes whose values are wanted
 	StageObjects  Stage = "objects"  // find the object that a page fault was in
 	StageNames    Stage = "names"    // name its frames
+	StageUnwind   Stage = "unwind"   // make unwind tables of its code
 	StageJobs     Stage = "jobs"     // read classes, counters and code for those who asked
 	StageListen   Stage = "listen"   // set breakpoints in it
 	StageRecord   Stage = "record"   // fold one of its records
@@ -36,7 +37,7 @@ const (
 	StageAnswer   Stage = "answer"   // answer a request about them
 )
 
-var stages = []Stage{StageDiscover, StageAttach, StageValues, StageObjects, StageNames, StageJobs, StageListen,
+var stages = []Stage{StageDiscover, StageAttach, StageValues, StageObjects, StageNames, StageUnwind, StageJobs, StageListen,
 	StageRecord, StageWindow, StageObserve, StageUpkeep, StageAnswer}
 
 // longestFailure is the longest time for which a process is left alone after a failure. The first

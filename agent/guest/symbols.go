@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"context"
 	"fmt"
-	"io"
 	"maps"
 	"os"
 	"strings"
@@ -30,7 +29,7 @@ const idleSymbols = 2 * time.Minute
 // maxExecutable bounds a file whose symbols are read.
 const maxExecutable = 2 << 30
 
-const vdso = "[vdso]"
+const vdso = proc.VDSO
 
 // Symbols are those that are the same for all processes: the kernel's and the vDSO's.
 type Symbols struct {
@@ -59,7 +58,7 @@ func ReadSymbols(ctx context.Context, root proc.Root) (s Symbols) {
 		s.Hints = append(s.Hints, "kernel functions have no names: "+err.Error())
 	}
 	attach.SizeLoadedCode(s.loaded)
-	s.vdso = readVDSO(root)
+	s.vdso = root.ReadVDSO()
 	return s
 }
 
@@ -134,29 +133,6 @@ func (s Symbols) FindKernel(names ...string) map[string]bpf.CodeRange {
 func (rs *Resolver) UseSymbols(s Symbols) {
 	rs.loaded, rs.loads, rs.modules, rs.vdso = s.loaded, s.follow, s.modules, s.vdso
 	rs.kernel.Store(s.kernel)
-}
-
-// readVDSO returns the agent's own vDSO, which is every 64-bit process's; nil if it cannot be read.
-func readVDSO(root proc.Root) []byte {
-	maps, err := root.Maps(os.Getpid(), proc.Executable)
-	if err != nil {
-		return nil
-	}
-	for _, m := range maps {
-		if m.Path == vdso {
-			mem, err := os.Open(string(root) + "/self/mem")
-			if err != nil {
-				return nil
-			}
-			defer mem.Close()
-			b := make([]byte, m.Limit-m.Start)
-			if _, err := io.ReadFull(io.NewSectionReader(mem, int64(m.Start), int64(len(b))), b); err != nil {
-				return nil
-			}
-			return b
-		}
-	}
-	return nil
 }
 
 // KernelFunction returns the name of the function of the kernel that an address is in; "" if it is

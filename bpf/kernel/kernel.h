@@ -39,6 +39,7 @@ struct thread_struct {
 
 struct mm_struct {
 	unsigned long start_stack; /* highest address of the main thread's */
+	unsigned long exec_vm;	   /* pages of mappings that can be executed and not written */
 };
 
 struct atomic_count {

@@ -2,7 +2,7 @@
 /*
  * Working memory of one CPU. Ticks do not nest into each other on a CPU, so a tick owns it while it
  * runs. Programs that can be preempted (uprobes) have their own, in another object, which they
- * claim (observe.bpf.h). About 0.33 MB a CPU.
+ * claim (observe.bpf.h). About 0.35 MB a CPU.
  */
 #pragma once
 
@@ -20,6 +20,7 @@
 #define HEADER_WORDS 32	  /* a power of two: of a CodeBlob, what is needed of its fields is before */
 #define METHODS 1024	  /* a power of two */
 #define THREADS 256	  /* a power of two */
+#define RULES 1024	  /* a power of two */
 #define SCAN_WORDS 96	  /* how far up a return address is searched: leaf calls' frames are small */
 #define SCAN_GROUP 16	  /* of these, looked at together */
 #define SCAN_BUDGET 512	  /* words that are searched for one sample. A word takes one read of the target at most */
@@ -101,6 +102,13 @@ struct java_thread {
 	__u32 python;
 } __attribute__((aligned(64)));
 
+/* What an unwind table says of an address. */
+struct known_rule {
+	__u64 pc;
+	__u32 serial; /* unwound_process.serial */
+	__u32 rule;
+};
+
 /* The user's registers, whatever the architecture calls them. */
 struct user_registers {
 	__u64 pc, sp, bp;
@@ -159,6 +167,7 @@ struct scratch {
 		__u32 late;	 /* the deadline has passed */
 		__u32 unclocked; /* as CLOCK_STEPS, since the last look at the clock */
 		__u32 kernel; /* the tick came in the kernel */
+		__u64 task;   /* whose stack it is */
 		__u64 method_pool;
 		/* as in struct seen_method: of the method that see_method is asked about */
 		__u64 method_const, method_shape, method_name;
@@ -192,6 +201,17 @@ struct scratch {
 		struct registers saved; /* the user's, of a tick in kernel mode */
 		__u64 saved_words[34];	/* as many on every architecture */
 	};
+	struct {
+		__u64 untabled; /* the first pc that has no table and may get one */
+		__u64 stack_to; /* copies of the stack end there at the latest */
+		__u64 interrupted; /* pc at which a signal came; 0 if the next frame is none */
+		__u32 walk;   /* as start.walk, of which walk this is */
+		__u32 serial; /* of the process's record, 0 if there is none */
+		__u32 rule;   /* result of find_rule */
+		__u32 led;    /* the last native frame had a rule */
+		__u32 wanted; /* a table is to be asked for */
+		__u32 frames, misses; /* see UNWIND_FRAMES */
+	} unwind; /* of one walk, once it has come to native code */
 	__u64 frame; /* result of interpreter_frame */
 	__u64 moved; /* result of find_moved */
 	struct {
@@ -209,6 +229,7 @@ struct scratch {
 	struct segment_rest rest[SEGMENTS]; /* of segments[] */
 	struct interpreted_method methods[METHODS];
 	struct java_thread threads[THREADS];
+	struct known_rule rules[RULES] __attribute__((aligned(64)));
 	struct {
 		__u64 begin;	/* ns: when the probe was hit */
 		__u64 klass;	/* whose name becomes the text, 0 for none */

@@ -94,5 +94,21 @@ enum counter {
 	 * ended
 	 */
 	THREAD_ENDS_DROPPED,
+	UNWIND_FRAMES,	/* native frames that unwind tables led out of */
+	UNWIND_MISSES,	/* of these, the ones whose rule had to be looked up in a table */
+	UNWIND_UNTABLED, /* walks that came to code without a frame pointer that has no table yet */
+	/*
+	 * walks of processes that had loaded or unloaded code, or executed another program, since
+	 * they got their tables
+	 */
+	UNWIND_STALE,
+	UNWIND_GONE,	/* frames whose table had been given up for others */
+	UNWIND_UNSUPPORTED, /* walks that ended at code whose rule no table can state */
+	UNWIND_BROKEN,	/* walks that ended as a table led to where no frame can be */
+	/*
+	 * requests for tables, and children of processes that have some, for which there was no
+	 * room
+	 */
+	UNWIND_REFUSED,
 	COUNTER_COUNT,
 };

@@ -40,6 +40,7 @@ enum walk_end {
 	END_DEEP,	  /* MAX_WALKED_FRAMES */
 	END_THAW,	  /* Java: frames of a virtual thread are being copied to its stack, or from there */
 	END_TIME,	  /* the walk took too long: walk_ns */
+	END_RULE,	  /* native: the way to the caller is none that unwind tables can state */
 	END_COUNT,
 };
 

@@ -26,12 +26,30 @@ struct known_thread_key *export_known_thread_key __attribute__((unused));
 enum call_engine *export_call_engine __attribute__((unused));
 struct call *export_call __attribute__((unused));
 struct named_call *export_named_call __attribute__((unused));
+struct unwind_want *export_unwind_want __attribute__((unused));
+enum rule_kind *export_rule_kind __attribute__((unused));
+enum rule_saved *export_rule_saved __attribute__((unused));
 
 SEC("perf_event")
 int tick(struct tick_context *ctx)
 {
 	sample_event(ctx);
 	return 0;
+}
+
+/* A child has the memory of its parent, and so its tables. */
+static __always_inline void inherit_tables(__u32 from, __u32 to)
+{
+	const struct unwound_process *p = bpf_map_lookup_elem(&unwound, &from);
+
+	if (p && bpf_map_update_elem(&unwound, &to, p, BPF_ANY))
+		count(UNWIND_REFUSED, 1);
+}
+
+static __always_inline void forget_tables(__u32 pid)
+{
+	bpf_map_delete_elem(&unwound, &pid);
+	bpf_map_delete_elem(&unwind_wanted, &pid);
 }
 
 static __always_inline void process_event(struct task_struct *task, __u8 kind, __u64 wakeup)
@@ -47,13 +65,18 @@ static __always_inline void process_event(struct task_struct *task, __u8 kind, _
 		count(EVENTS_DELIVERED, 1);
 }
 
-/* Children of a chosen process are chosen. */
+/*
+ * Children of a chosen process are chosen, and have the unwind tables of their parent until they
+ * execute another program.
+ */
 SEC("tp_btf/sched_process_fork")
 int BPF_PROG(process_fork, struct task_struct *parent, struct task_struct *child)
 {
 	__u32 from = parent->tgid, to = child->tgid;
 	__u8 one = 1;
 
+	if (from != to)
+		inherit_tables(from, to);
 	if (filter_by_pid && from != to && bpf_map_lookup_elem(&pids, &from) &&
 	    bpf_map_update_elem(&pids, &to, &one, BPF_ANY))
 		count(PROCESSES_REFUSED, 1);
@@ -86,6 +109,7 @@ int BPF_PROG(process_exec, struct task_struct *task)
 	__u32 pid = task->tgid;
 
 	bpf_map_delete_elem(&processes, &pid);
+	forget_tables(pid);
 	if (chosen(pid))
 		process_event(task, EVENT_PROCESS_EXEC, exec_wakeup_flags());
 	return 0;
@@ -102,6 +126,7 @@ int BPF_PROG(process_exit, struct task_struct *task)
 	if (task->signal->live.counter > 0)
 		return 0;
 	bpf_map_delete_elem(&processes, &pid);
+	forget_tables(pid);
 	if (!chosen(pid))
 		return 0;
 	process_event(task, EVENT_PROCESS_EXIT, BPF_RB_NO_WAKEUP);

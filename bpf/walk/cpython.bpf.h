@@ -284,13 +284,15 @@ __noinline int in_python_loop(const struct hotspot_process *vm, __u64 pc)
 
 /*
  * Whether the sampled native function was called by the interpreter's loop, and has no frame of its
- * own at the sampled instruction: at its begin and before it returns. Then rbp is the loop's.
+ * own at the sampled instruction: at its begin and before it returns. Then rbp is the loop's, and
+ * the loop is left in scratch.caller.
  */
 __noinline int called_by_python_loop(const struct hotspot_process *vm)
 {
 	struct scratch *s = this_scratch();
-	__u64 top[2];
+	__u64 top[2], at;
 	__u8 b[8] = {};
+	bool pushed;
 
 	if (!vm || !s)
 		return 0;
@@ -298,14 +300,19 @@ __noinline int called_by_python_loop(const struct hotspot_process *vm)
 		return 0;
 	if (bpf_probe_read_user(top, sizeof(top), (void *)s->regs.sp))
 		return 0;
+	/* mov rbp, rsp, behind push rbp */
+	pushed = b[0] == 0x48 && b[1] == 0x89 && b[2] == 0xe5 && top[0] == s->regs.bp;
 	/* endbr64; push rbp; ret; jmp [rip + d32] of a PLT */
-	if ((b[0] == 0xf3 && b[1] == 0x0f && b[2] == 0x1e && b[3] == 0xfa) || b[0] == 0x55 || b[0] == 0xc3 ||
-	    (b[0] == 0xff && b[1] == 0x25))
-		return in_python_loop(vm, top[0]);
-	/* mov rbp, rsp */
-	if (b[0] == 0x48 && b[1] == 0x89 && b[2] == 0xe5 && top[0] == s->regs.bp)
-		return in_python_loop(vm, top[1]);
-	return 0;
+	if (!pushed && !(b[0] == 0xf3 && b[1] == 0x0f && b[2] == 0x1e && b[3] == 0xfa) && b[0] != 0x55 &&
+	    b[0] != 0xc3 && !(b[0] == 0xff && b[1] == 0x25))
+		return 0;
+	at = pushed ? top[1] : top[0];
+	if (!in_python_loop(vm, at))
+		return 0;
+	s->caller.pc = at;
+	s->caller.sp = s->regs.sp + (pushed ? 16 : 8);
+	s->caller.bp = s->regs.bp;
+	return 1;
 }
 
 /*

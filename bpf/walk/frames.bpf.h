@@ -7,9 +7,9 @@
 /* Which rule finds the next frame. */
 enum walk_phase {
 	PHASE_JAVA,
-	PHASE_NATIVE,	 /* by frame pointer, to the root or to Java */
-	PHASE_ANCHOR,	 /* by frame pointer; then Java goes on at the anchor */
-	PHASE_LEAF_CALL, /* by frame pointer to Java, which called without an anchor */
+	PHASE_NATIVE,	 /* native.bpf.h, to the root or to Java */
+	PHASE_ANCHOR,	 /* the same; then Java goes on at the anchor */
+	PHASE_LEAF_CALL, /* the same to Java, which called without an anchor */
 	PHASE_PYTHON,	 /* in the list of Python's frames */
 };
 

@@ -4,13 +4,11 @@
  * where its pc stands decide how:
  *
  *   pc in the code cache            Java frames from the registers
- *   JavaThread with an anchor       native frames by frame pointer, then Java frames from the
- *                                   anchor
+ *   JavaThread with an anchor       native frames, then Java frames from the anchor
  *   JavaThread in a leaf call       native code called without an anchor: the return address is
  *                                   near on the stack
- *   thread of CPython               native frames by frame pointer, and Python's from their list
- *                                   (cpython.bpf.h)
- *   anything else                   native frames by frame pointer
+ *   thread of CPython               native frames, and Python's from their list (cpython.bpf.h)
+ *   anything else                   native frames
  */
 #pragma once
 
@@ -74,7 +72,7 @@ static __always_inline int go_to_leaf_caller(struct walk *w)
 	if (!w->java) {
 		if (!go_to_java_caller(w, find_fitting_return(w->vm, sp, SCAN_WORDS), sp, w->s->regs.bp))
 			return end_walk(w, w->s->start.scan_left ? END_NO_ANCHOR : END_SCAN);
-	} else if (w->frames == 1) {
+	} else if (w->frames == 1 && !led_by_table(w->s)) {
 		go_to_java_caller(w, find_fitting_return(w->vm, sp, (w->sp - 8 - sp) / 8), sp, w->s->regs.bp);
 	}
 	w->near = 1;
@@ -181,6 +179,7 @@ static __always_inline void begin_walks(struct scratch *s, const struct hotspot_
 	s->start.owner = s->start.thread = s->start.stack_base = 0;
 	s->python.first = s->python.outer = s->python.waits = s->python.state = 0;
 	s->start.tid = tid;
+	s->start.task = (__u64)task;
 	begin_time();
 	s->start.scan_left = SCAN_BUDGET;
 	s->start.lookup_left = LOOKUP_BUDGET;
@@ -308,6 +307,9 @@ static __always_inline void begin_walk(struct walk *w, struct scratch *s, const 
 #ifndef CONTEXTS
 		if (is_cpython(vm) && w->phase == PHASE_NATIVE && called_by_python_loop(vm)) {
 			w->phase = PHASE_PYTHON;
+			w->pc = s->caller.pc;
+			w->sp = s->caller.sp;
+			w->bp = s->caller.bp;
 			w->leaf = 0;
 		}
 #endif
@@ -331,6 +333,7 @@ static __always_inline void finish_walk(struct walk *w)
 	} else if (python_lost(w)) {
 		w->end = END_SCAN;
 	}
+	end_unwinding(s);
 	if (s->start.java_frames)
 		s->sample.flags |= SAMPLE_JAVA_FRAMES;
 	if (s->start.scan_left != s->start.scan_before)

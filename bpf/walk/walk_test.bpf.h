@@ -83,6 +83,7 @@ static __always_inline void begin_sample(struct scratch *s, const struct request
 	s->sample.class_epoch = s->sample.attachment = 0;
 	s->sample.kernel_frames = 0;
 	s->sample.header.start = 0; /* processes are told apart by pid and exec */
+	s->sample.header.pid = r->pid;
 	s->sample.header.exec = r->exec;
 	s->regs = (struct user_registers){
 		.pc = r->pc, .sp = r->sp, .bp = r->bp, .r13 = r->r13, .rbx = r->rbx, .thread = r->thread,

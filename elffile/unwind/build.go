@@ -5,6 +5,7 @@ import (
 	"debug/elf"
 	"errors"
 	"fmt"
+	"hash/maphash"
 
 	"github.com/vmprof-agent/vmprof-agent/elffile"
 )
@@ -32,15 +33,17 @@ var (
 	errUnsupported = errors.New("frame description in a form that is not read")
 )
 
-// Build makes the table of a file. It needs memory for .eh_frame, which is at most 32 MB, and up to
-// 64 bytes for each frame description. The context ends it.
-func Build(ctx context.Context, f *elffile.File) (*Table, error) {
+// Frames are what a table is made of, read from a file: up to 32 MB. The file is not needed any more.
+type Frames struct {
+	segments elffile.Segments
+	addr     uint64
+	data     []byte
+}
+
+// Load reads the call frame information of a file.
+func Load(f *elffile.File) (*Frames, error) {
 	if f.Machine() != elf.EM_X86_64 {
 		return nil, ErrMachine
-	}
-	b := builder{ctx: ctx, segments: f.Segments(), cies: map[int]*cie{}}
-	if !b.findBase() {
-		return nil, fmt.Errorf("no code: %w", ErrNone)
 	}
 	addr, size, err := find(f)
 	if err != nil {
@@ -49,11 +52,54 @@ func Build(ctx context.Context, f *elffile.File) (*Table, error) {
 	if size > maxFrameBytes {
 		return nil, fmt.Errorf(".eh_frame of %d bytes: %w", size, ErrTooLarge)
 	}
-	data := make([]byte, size)
-	if err := f.ReadLoaded(data, addr); err != nil {
+	fr := &Frames{segments: f.Segments(), addr: addr, data: make([]byte, size)}
+	if err := f.ReadLoaded(fr.data, addr); err != nil {
 		return nil, fmt.Errorf("read .eh_frame: %w", err)
 	}
-	return b.build(data, addr)
+	return fr, nil
+}
+
+// A Sum tells the content of Frames apart from all others, in this process.
+type Sum [2]uint64
+
+var seeds = [2]maphash.Seed{maphash.MakeSeed(), maphash.MakeSeed()}
+
+// Sum returns the sum of what a table depends on. A file's own build id would not do: whoever makes a
+// file can give it that of another one, and tables are shared.
+func (fr *Frames) Sum() (sum Sum) {
+	for i := range sum {
+		var h maphash.Hash
+		h.SetSeed(seeds[i])
+		maphash.WriteComparable(&h, fr.addr)
+		for _, p := range fr.segments {
+			maphash.WriteComparable(&h, p)
+		}
+		h.Write(fr.data)
+		sum[i] = h.Sum64()
+	}
+	return sum
+}
+
+// Segments are the program headers of the file.
+func (fr *Frames) Segments() elffile.Segments { return fr.segments }
+
+// Build makes the table of a file: Load and Table.
+func Build(ctx context.Context, f *elffile.File) (*Table, error) {
+	fr, err := Load(f)
+	if err != nil {
+		return nil, err
+	}
+	return fr.Table(ctx)
+}
+
+// Table makes the table. It needs up to 24 bytes for each frame description and 16 for each row. The
+// context ends it.
+func (fr *Frames) Table(ctx context.Context) (*Table, error) {
+	b := builder{ctx: ctx, segments: fr.segments, cies: map[int]*cie{}}
+	if !b.findBase() {
+		return nil, fmt.Errorf("no code: %w", ErrNone)
+	}
+	return b.build(fr.data, fr.addr)
 }
 
 // find returns where .eh_frame is. A file without section headers has a pointer to it at the begin of

@@ -14,7 +14,7 @@ import "fmt"
 //	PLT                   CFA = rsp + 8, and 8 more if the last hex digit of pc is the operand or greater
 //
 // The caller's rbp is at CFA - 8 * n, where n is the field. Three values are not such numbers:
-// SameRBP, RBPAtRBP and NoRBP. BPF programs have the same constants (enum unwind_kind).
+// SameRBP, RBPAtRBP and NoRBP. BPF programs have the same constants (enum rule_kind).
 type Rule uint32
 
 // A Kind is the upper part of a Rule.

@@ -29,6 +29,14 @@ type Stats struct {
 	WalksCut        uint64 // counter: stacks whose walk took too long and was ended
 	StacksDisplaced uint64 // counter: stacks kept for partial walks that were evicted by another thread's
 
+	// Unwind tables of native code without frame pointers.
+	UnwindFrames uint64 // counter: frames whose caller a table led to
+	UnwindTables int    // gauge: tables in the kernel
+	UnwindBytes  uint64 // gauge: their kernel memory
+	// UnwindLosses counts, by cause, walks that tables could not help, and files, processes and
+	// requests that got none.
+	UnwindLosses map[string]uint64
+
 	// Targets. The runtime "" stands for processes without a managed runtime.
 	Processes      map[string]int   // gauge: live processes, by runtime
 	Services       map[string]int   // gauge: live processes, by Process.Service; keys are hostile text

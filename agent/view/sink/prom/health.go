@@ -209,6 +209,16 @@ func families() []family {
 		{"vmprof_walks_cut_total", "Stacks whose walk took too long and was ended: they are [… cut: time]. Those of " +
 			"samples are in vmprof_samples_truncated_total, too.", "", counterKind,
 			func(s snapshot, y yield) { y(float64(s.WalksCut)) }},
+		{"vmprof_unwind_frames_total", "Native frames without frame pointers whose callers were found in unwind " +
+			"tables, which the agent makes from .eh_frame.", "", counterKind,
+			func(s snapshot, y yield) { y(float64(s.UnwindFrames)) }},
+		{"vmprof_unwind_tables", "Unwind tables in the kernel, one for each distinct file.", "", gaugeKind,
+			func(s snapshot, y yield) { y(float64(s.UnwindTables)) }},
+		{"vmprof_unwind_table_bytes", "Kernel memory of unwind tables. vmprof_bpf_map_bytes includes it.", "", gaugeKind,
+			func(s snapshot, y yield) { y(float64(s.UnwindBytes)) }},
+		{"vmprof_unwind_losses_total", "Native stacks that are cut for want of an unwind table or a rule in one, and " +
+			"files, processes and requests that got no table, by cause.", "cause", counterKind,
+			func(s snapshot, y yield) { each(s.UnwindLosses, y) }},
 		{"vmprof_target_reads_stuck", "Reads of targets that did not return in time and still hang. Each holds a " +
 			"thread; their number is bounded for each user and cgroup.", "", gaugeKind,
 			func(s snapshot, y yield) { y(float64(s.StuckReads)) }},

@@ -1,0 +1,366 @@
+package unwinding
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/cilium/ebpf"
+
+	"github.com/vmprof-agent/vmprof-agent/agent/host/proc"
+	"github.com/vmprof-agent/vmprof-agent/bpf"
+)
+
+// A Config is what Tables need.
+type Config struct {
+	Root    proc.Root
+	Pool    *proc.Pool // pool for reads of processes
+	Objects *bpf.Objects
+	Log     *slog.Logger
+	// Failed is called with a panic of the goroutine, which goes on.
+	Failed func(error)
+}
+
+// How often requests are looked for: after one, in the next busyTime more often.
+const (
+	interval     = 200 * time.Millisecond
+	busyInterval = 20 * time.Millisecond
+	busyTime     = 2 * time.Second
+)
+
+// How long a request is left in the map after which there was no table more than before: meanwhile
+// the kernel side leaves no other one of that process. Then twice as long each time, up to
+// maxMovedPause if the process had mapped or unmapped code, as those do that compile.
+const (
+	firstPause    = 100 * time.Millisecond
+	maxMovedPause = time.Second
+	maxPause      = 30 * time.Second
+	forgetPause   = time.Minute // after so long without a request, pauses begin anew
+)
+
+const (
+	sweepInterval = 30 * time.Second
+	maxProcesses  = 4096 // that are remembered; of more, all are forgotten
+)
+
+// A Loss is why code has no table, or a table does not serve.
+type Loss string
+
+// The losses.
+const (
+	LossNone       Loss = "no_unwind_information" // files without .eh_frame
+	LossTooLarge   Loss = "too_large"             // files whose tables are above the bounds
+	LossUnreadable Loss = "unreadable"            // files that cannot be read, or are malformed
+	LossMappings   Loss = "mappings"              // mappings of processes that have too many
+	LossProcess    Loss = "process"               // processes that cannot be read, or changed meanwhile
+	LossKernel     Loss = "kernel"                // the kernel refused a table or a record
+	LossEvicted    Loss = "evicted"               // tables that made room
+)
+
+var losses = []Loss{LossNone, LossTooLarge, LossUnreadable, LossMappings, LossProcess, LossKernel, LossEvicted}
+
+// Stats are what Tables hold and did.
+type Stats struct {
+	Tables int               // gauge
+	Bytes  uint64            // gauge: kernel memory of the tables
+	Built  uint64            // counter: tables made
+	Losses map[string]uint64 // counter by cause, every cause
+}
+
+// Tables are the unwind tables of an agent.
+type Tables struct {
+	config Config
+	cancel context.CancelFunc
+	ended  chan struct{}
+	vdso   []byte
+
+	// These belong to the goroutine.
+	processes map[uint32]*process
+	store     store
+	serial    uint32 // of the last record
+	swept     time.Time
+	busyUntil time.Time
+
+	mu      sync.Mutex // guards the rest
+	stats   Stats
+	without []string // files without unwind information
+}
+
+// A process is what is remembered of one that left a request.
+type process struct {
+	layout   proc.Layout
+	mappings map[uint64]mapped // by start: what was asked for
+	pause    time.Duration
+	until    time.Time // the request is left until then; zero if it is not
+	answered time.Time // when the last one was taken out
+}
+
+// A mapped is what there is for a mapping.
+type mapped struct {
+	key   fileKey
+	table *table // nil if it gets none
+}
+
+// Start begins to answer requests.
+func Start(c Config) *Tables {
+	ctx, cancel := context.WithCancel(context.Background())
+	t := newTables(c)
+	t.cancel, t.ended = cancel, make(chan struct{})
+	go func() {
+		defer close(t.ended)
+		t.run(ctx)
+	}()
+	return t
+}
+
+func newTables(c Config) *Tables {
+	t := &Tables{config: c, processes: map[uint32]*process{}, vdso: c.Root.ReadVDSO()}
+	t.store = newStore(t.count, func(slot uint32, m *ebpf.Map) error { return c.Objects.UnwindTables.Put(slot, m) },
+		c.Objects.UnwindTables.Delete)
+	t.stats.Losses = map[string]uint64{}
+	for _, l := range losses {
+		t.stats.Losses[string(l)] = 0
+	}
+	return t
+}
+
+// Close ends that. Tables stay in the kernel until the maps are closed.
+func (t *Tables) Close() {
+	if t != nil {
+		t.cancel()
+		<-t.ended
+	}
+}
+
+// Stats are the counts so far.
+func (t *Tables) Stats() Stats {
+	if t == nil {
+		return Stats{Losses: map[string]uint64{}}
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	s := t.stats
+	s.Losses = maps.Clone(s.Losses)
+	return s
+}
+
+// maxWithout bounds the files that a note names.
+const maxWithout = 5
+
+// Notes say which native stacks are cut, and what helps.
+func (t *Tables) Notes() []string {
+	if t == nil {
+		return nil
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	var notes []string
+	for _, path := range t.without {
+		notes = append(notes, fmt.Sprintf("native stacks may be cut at %s: it has neither frame pointers nor unwind "+
+			"information (.eh_frame); compile it with -fno-omit-frame-pointer or -fasynchronous-unwind-tables", path))
+	}
+	if n := t.stats.Losses[string(LossEvicted)]; n > 0 {
+		notes = append(notes, fmt.Sprintf("%d unwind tables were dropped to make room (limit %d tables, %d MB): native "+
+			"stacks are cut until they are built again; profile fewer processes", n, bpf.MaxUnwindTables,
+			maxTableBytes>>20))
+	}
+	return notes
+}
+
+func (t *Tables) count(l Loss) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.stats.Losses[string(l)]++
+}
+
+// noteWithout notes a file without unwind information, for readers of profiles.
+func (t *Tables) noteWithout(path string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if len(t.without) < maxWithout && !slices.Contains(t.without, path) {
+		t.without = append(t.without, path)
+	}
+}
+
+// run looks for requests until ctx ends.
+func (t *Tables) run(ctx context.Context) {
+	timer := time.NewTimer(interval)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-timer.C:
+		}
+		err := proc.Catch(func() error {
+			t.answerAll(ctx)
+			if time.Since(t.swept) > sweepInterval {
+				t.sweep()
+			}
+			return nil
+		})
+		if err != nil && t.config.Failed != nil {
+			t.config.Failed(err)
+		}
+		next := interval
+		if time.Now().Before(t.busyUntil) {
+			next = busyInterval
+		}
+		timer.Reset(next)
+	}
+}
+
+// answerAll answers the requests that are there, once each.
+func (t *Tables) answerAll(ctx context.Context) {
+	for pid, want := range t.requests() {
+		if ctx.Err() != nil {
+			return
+		}
+		t.answer(ctx, pid, want)
+	}
+}
+
+// requests reads the map of requests.
+func (t *Tables) requests() map[uint32]bpf.UnwindWant {
+	var found map[uint32]bpf.UnwindWant
+	var pid uint32
+	var want bpf.UnwindWant
+	for entries := t.config.Objects.UnwindWanted.Iterate(); entries.Next(&pid, &want); {
+		if found == nil {
+			found = map[uint32]bpf.UnwindWant{}
+		}
+		found[pid] = want
+	}
+	return found
+}
+
+// answer does what can be done for a request.
+func (t *Tables) answer(ctx context.Context, pid uint32, want bpf.UnwindWant) {
+	p := t.processes[pid]
+	if p == nil {
+		if len(t.processes) >= maxProcesses {
+			clear(t.processes)
+		}
+		p = &process{}
+		t.processes[pid] = p
+	}
+	now := time.Now()
+	if !p.until.IsZero() { // it is left
+		if now.After(p.until) {
+			t.takeOut(pid)
+			p.until = time.Time{}
+			p.answered = now
+		}
+		return
+	}
+	if now.Sub(p.answered) > forgetPause {
+		p.pause = 0
+	}
+	switch more, moved := t.serve(ctx, pid, p, want); {
+	case more:
+		p.pause = 0
+		t.busyUntil = now.Add(busyTime)
+		t.takeOut(pid)
+		p.answered = now
+		return
+	case moved:
+		p.pause = min(max(2*p.pause, firstPause), maxMovedPause)
+	default:
+		p.pause = min(max(2*p.pause, firstPause), maxPause)
+	}
+	p.until = now.Add(p.pause)
+}
+
+func (t *Tables) takeOut(pid uint32) { _ = t.config.Objects.UnwindWanted.Delete(pid) }
+
+// serve gives a process the tables that it wants. It reports whether there is one more than before,
+// and whether the process had changed its code.
+func (t *Tables) serve(ctx context.Context, pid uint32, p *process, want bpf.UnwindWant) (more, moved bool) {
+	img, err := t.read(ctx, int(pid))
+	if err != nil {
+		t.count(LossProcess)
+		t.config.Log.Debug("cannot read the mappings of a process for unwind tables", "pid", pid, "err", err)
+		return false, false
+	}
+	if p.layout.Stack != img.layout.Stack {
+		p.mappings = map[uint64]mapped{} // another program
+	}
+	moved = p.layout != img.layout
+	mappings, more := t.mappings(ctx, int(pid), p, img, want)
+	if !more && !moved {
+		return false, false
+	}
+	t.serial++
+	if t.serial == 0 {
+		t.serial = 1
+	}
+	record := bpf.UnwoundProcess{Stack: img.layout.Stack, CodePages: img.layout.CodePages, Serial: t.serial}
+	record.SetMappings(mappings)
+	if err := t.put(pid, &record); err != nil {
+		t.count(LossKernel)
+		t.config.Log.Debug("cannot set the unwind tables of a process", "pid", pid, "err", err)
+		return false, false
+	}
+	p.layout = img.layout
+	// Had it ended before, nobody would take the record out.
+	if now, err := t.config.Root.Identify(int(pid)); err != nil || now != img.identity {
+		_ = t.config.Objects.Unwound.Delete(pid)
+		return false, false
+	}
+	return more, moved
+}
+
+// put sets a record. The kernel allocates it from what it keeps for that, which may be gone for a
+// moment.
+func (t *Tables) put(pid uint32, record *bpf.UnwoundProcess) (err error) {
+	for range 3 {
+		if err = t.config.Objects.Unwound.Put(pid, record); err == nil {
+			return nil
+		}
+		time.Sleep(time.Millisecond)
+	}
+	return err
+}
+
+// sweep forgets processes that have ended, and drops tables that no process has had for a while.
+func (t *Tables) sweep() {
+	t.swept = time.Now()
+	var pids []uint32
+	var pid uint32
+	var record bpf.UnwoundProcess
+	for entries := t.config.Objects.Unwound.Iterate(); entries.Next(&pid, &record); {
+		pids = append(pids, pid)
+		for i := range record.Mappings {
+			if m := &record.Mappings[i]; m.Table != bpf.NoUnwindTable {
+				t.store.use(m.Table, m.Generation)
+			}
+		}
+	}
+	for _, pid := range pids {
+		if _, err := t.config.Root.Identify(int(pid)); errors.Is(err, proc.ErrGone) {
+			_ = t.config.Objects.Unwound.Delete(pid)
+		}
+	}
+	for pid := range t.processes {
+		if !slices.Contains(pids, pid) {
+			if _, err := t.config.Root.Identify(int(pid)); errors.Is(err, proc.ErrGone) {
+				delete(t.processes, pid)
+				t.takeOut(pid)
+			}
+		}
+	}
+	t.store.dropIdle()
+	t.publish()
+}
+
+// publish updates the gauges.
+func (t *Tables) publish() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.stats.Tables, t.stats.Bytes, t.stats.Built = len(t.store.bySum), uint64(t.store.bytes), t.store.built
+}
