@@ -29,7 +29,7 @@
 // The Go files load the objects, and have the exported names that carry the documentation: bpf.go
 // the shared maps and the object profile; sample.go, probe.go, offcpu.go, waiting.go and call.go those
 // of a room; watch.go those at hardware breakpoints. scratches.go makes room for the working memory
-// of CPUs. event.go, frame.go and counter.go read records.
+// of CPUs. event.go, frame.go and counter.go read records; frame.go makes unwind tables as well.
 // All other files are generated: generate.go lists the objects, and what bpf2go makes of one is in
 // NAME_x86_bpfel.{go,o} and NAME_arm64_bpfel.{go,o}.
 package bpf

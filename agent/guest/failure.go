@@ -37,8 +37,8 @@ const (
 	StageAnswer   Stage = "answer"   // answer a request about them
 )
 
-var stages = []Stage{StageDiscover, StageAttach, StageValues, StageObjects, StageNames, StageUnwind, StageJobs, StageListen,
-	StageRecord, StageWindow, StageObserve, StageUpkeep, StageAnswer}
+var stages = []Stage{StageDiscover, StageAttach, StageValues, StageObjects, StageNames, StageUnwind, StageJobs,
+	StageListen, StageRecord, StageWindow, StageObserve, StageUpkeep, StageAnswer}
 
 // longestFailure is the longest time for which a process is left alone after a failure. The first
 // one takes retryInterval, each other one twice as long as the last.

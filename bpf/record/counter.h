@@ -9,7 +9,8 @@
  * ATTEMPTED == DELIVERED + all DROPPED, for samples, for events and for calls.
  *
  * Those before TICK_COUNTERS are counted at every sample, so they are together in few cache lines.
- * All programs that walk count those from STACK_COPIES to WORDS_SCANNED, and WALKS_CUT.
+ * All programs that walk count those from STACK_COPIES to WORDS_SCANNED, WALKS_CUT and
+ * UNWIND_FRAMES.
  */
 enum counter {
 	SAMPLES_ATTEMPTED,
@@ -27,6 +28,7 @@ enum counter {
 	TICKS_IDLE,
 	TICKS_FILTERED,
 	WALKS_CUT,	 /* walks that ended as they took too long: END_TIME */
+	UNWIND_FRAMES,	 /* native frames that unwind tables led out of */
 	TICK_COUNTERS = 16,
 	SAMPLES_DROPPED_RING_FULL = TICK_COUNTERS,
 	/*
@@ -94,8 +96,7 @@ enum counter {
 	 * ended
 	 */
 	THREAD_ENDS_DROPPED,
-	UNWIND_FRAMES,	/* native frames that unwind tables led out of */
-	UNWIND_MISSES,	/* of these, the ones whose rule had to be looked up in a table */
+	UNWIND_MISSES,	/* of UNWIND_FRAMES, those whose rule had to be looked up in a table */
 	UNWIND_UNTABLED, /* walks that came to code without a frame pointer that has no table yet */
 	/*
 	 * walks of processes that had loaded or unloaded code, or executed another program, since

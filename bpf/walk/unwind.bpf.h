@@ -376,7 +376,7 @@ static __always_inline void end_unwinding(struct scratch *s)
 	if (s->unwind.walk != s->start.walk)
 		return; /* it came to no native code */
 	if (s->unwind.frames) {
-		count(UNWIND_FRAMES, s->unwind.frames);
+		count_walk(UNWIND_FRAMES, s->unwind.frames);
 		if (s->unwind.misses)
 			count(UNWIND_MISSES, s->unwind.misses);
 	}

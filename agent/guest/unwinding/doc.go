@@ -12,6 +12,7 @@
 // process is only used while the process has the memory that was read: see proc.Layout. So code
 // that is loaded later, an execve or a reused pid never gets a wrong table, but a request.
 //
-// Everything is bounded: requests, processes, mappings of each, tables and their memory. The table
-// that was needed last the longest time ago makes room. What is refused is counted, by cause.
+// Everything is bounded: requests, processes, mappings of each, tables and their memory, and the
+// time that all of this takes. A table that no process has makes room for others, and is dropped
+// after a while. What is refused is counted, by cause.
 package unwinding

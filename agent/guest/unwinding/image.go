@@ -124,8 +124,10 @@ func (t *Tables) tableOf(ctx context.Context, pid int, m *proc.Mapping, key file
 		t.publish()
 		return made, false
 	}
-	again = proc.HeldUp(err)
+	again = proc.HeldUp(err) || errors.Is(err, errFull)
 	switch {
+	case errors.Is(err, errFull):
+		t.count(LossFull)
 	case errors.Is(err, unwind.ErrNone), errors.Is(err, unwind.ErrMachine):
 		t.count(LossNone)
 		t.noteWithout(symbol.CleanName(m.Path))

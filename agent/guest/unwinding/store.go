@@ -3,9 +3,8 @@ package unwinding
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
-
-	"github.com/cilium/ebpf"
 
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 	"github.com/vmprof-agent/vmprof-agent/elffile"
@@ -16,9 +15,11 @@ const (
 	// maxTableBytes bounds the kernel memory of all tables. 500 libraries of Debian take 30 MB.
 	maxTableBytes = 56 << 20
 	// maxBuild bounds what one table takes to be made; the largest known one, Chromium's, takes 1 s.
-	maxBuild = 5 * time.Second
+	maxBuild = 3 * time.Second
 	// idleTable is for how long a table is kept that no process has.
 	idleTable = 10 * time.Minute
+	// spareTable is the same for a table in whose place another one is wanted.
+	spareTable = 2 * sweepInterval
 )
 
 // A table is one in the kernel.
@@ -34,27 +35,38 @@ type table struct {
 
 // A store has the tables, by the content of files. It belongs to one goroutine.
 type store struct {
+	kernel     kernel
 	bySum      map[unwind.Sum]*table
 	bySlot     [bpf.MaxUnwindTables]*table
 	files      map[fileKey]*table
 	bytes      int
 	generation uint32
 	built      uint64
+	refused    map[unwind.Sum]int   // bytes of tables for which there was no room
+	failed     map[unwind.Sum]error // content of which no table can be made
 	lost       func(Loss)
-	put        func(slot uint32, m *ebpf.Map) error
-	remove     func(slot any) error
 }
 
-func newStore(lost func(Loss), put func(uint32, *ebpf.Map) error, remove func(any) error) store {
-	return store{bySum: map[unwind.Sum]*table{}, files: map[fileKey]*table{}, lost: lost, put: put, remove: remove}
+func newStore(k kernel, lost func(Loss)) store {
+	return store{kernel: k, bySum: map[unwind.Sum]*table{}, files: map[fileKey]*table{}, refused: map[unwind.Sum]int{},
+		failed: map[unwind.Sum]error{}, lost: lost}
 }
 
-// errKernel: the kernel did not take the table.
-var errKernel = errors.New("set unwind table")
+var (
+	errKernel = errors.New("the kernel refused the table")
+	errFull   = errors.New("no room for another table")
+)
 
-// maxFiles bounds the files whose tables are known without a look at their content. Of more, all are
-// forgotten.
-const maxFiles = 1 << 13
+// maxRemembered bounds the files whose tables are known without a look at their content, and the
+// contents that have none. Of more, all are forgotten.
+const maxRemembered = 1 << 13
+
+func remember[K comparable, V any](m map[K]V, key K, value V) {
+	if len(m) >= maxRemembered {
+		clear(m)
+	}
+	m[key] = value
+}
 
 // ofFile returns the table of a file, nil if it has none yet.
 func (s *store) ofFile(key fileKey) *table {
@@ -69,40 +81,53 @@ func (s *store) setFile(key fileKey, t *table) {
 	if key == (fileKey{}) {
 		return
 	}
-	if len(s.files) >= maxFiles {
-		clear(s.files)
-	}
-	s.files[key] = t
+	remember(s.files, key, t)
 }
 
 // has reports whether a table has not made room for another one.
 func (s *store) has(t *table) bool { return s.bySlot[t.slot] == t }
 
-// get returns the table of a file's content, and makes it if it is not there.
-func (s *store) get(ctx context.Context, frames *unwind.Frames) (*table, error) {
+// Content is what a table is made of: unwind.Frames, or a test's.
+type content interface {
+	Sum() unwind.Sum
+	Segments() elffile.Segments
+	Table(context.Context) (*unwind.Table, error)
+}
+
+// get returns the table of a file's content, and makes it if it is not there. It is errFull if other
+// tables that processes have leave no room.
+func (s *store) get(ctx context.Context, frames content) (*table, error) {
 	sum := frames.Sum()
 	if t := s.bySum[sum]; t != nil {
 		t.used = time.Now()
 		return t, nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, maxBuild)
+	if err := s.failed[sum]; err != nil {
+		return nil, err
+	}
+	least := s.refused[sum] // known before the table is built again
+	if _, ok := s.room(max(least, 2*bpf.UnwindBlockBytes)); !ok {
+		return nil, errFull
+	}
+	building, cancel := context.WithTimeout(ctx, maxBuild)
 	defer cancel()
-	made, err := frames.Table(ctx)
+	made, err := frames.Table(building)
 	if err != nil {
+		if ctx.Err() == nil { // it was not the agent that ended
+			remember(s.failed, sum, err)
+		}
 		return nil, err
 	}
 	bytes := bpf.UnwindBlocks(len(made.Rows)) * bpf.UnwindBlockBytes
-	slot := s.room(bytes)
-	s.generation++
-	m, err := bpf.NewUnwindTable(s.generation, len(made.Rows), func(i int) uint64 {
-		return uint64(made.Rows[i].Rule)<<32 | uint64(made.Rows[i].Offset)
-	})
-	if err != nil {
-		return nil, errors.Join(errKernel, err)
+	slot, ok := s.room(bytes)
+	if !ok {
+		remember(s.refused, sum, bytes)
+		return nil, errFull
 	}
-	defer m.Close()
-	if err := s.put(slot, m); err != nil {
-		return nil, errors.Join(errKernel, err)
+	delete(s.refused, sum)
+	s.generation++
+	if err := s.kernel.setTable(slot, s.generation, made.Rows); err != nil {
+		return nil, fmt.Errorf("%w: %w", errKernel, err)
 	}
 	t := &table{
 		sum: sum, slot: slot, generation: s.generation, segments: frames.Segments(), base: made.Base, bytes: bytes,
@@ -114,9 +139,10 @@ func (s *store) get(ctx context.Context, frames *unwind.Frames) (*table, error) 
 	return t, nil
 }
 
-// room returns a free slot. If there is none, or too little memory, tables make room that were used
-// longest ago. Walks notice by the generation of what is in the slot then.
-func (s *store) room(bytes int) (slot uint32) {
+// room returns a free slot. If there is none, or too little memory, tables make room that no process
+// has had for spareTable, the one that was used longest ago first: tables that are in use would
+// only drive each other out. Walks notice by the generation of what is in the slot then.
+func (s *store) room(bytes int) (slot uint32, ok bool) {
 	for {
 		var oldest *table
 		free := -1
@@ -128,8 +154,11 @@ func (s *store) room(bytes int) (slot uint32) {
 				oldest = t
 			}
 		}
-		if free >= 0 && (s.bytes+bytes <= maxTableBytes || oldest == nil) { // one table is less than that
-			return uint32(free)
+		if free >= 0 && s.bytes+bytes <= maxTableBytes {
+			return uint32(free), true
+		}
+		if oldest == nil || time.Since(oldest.used) < spareTable {
+			return 0, false
 		}
 		s.drop(oldest)
 		s.lost(LossEvicted)
@@ -140,7 +169,7 @@ func (s *store) drop(t *table) {
 	delete(s.bySum, t.sum)
 	s.bySlot[t.slot] = nil
 	s.bytes -= t.bytes
-	_ = s.remove(t.slot)
+	s.kernel.dropTable(t.slot)
 }
 
 // use notes that a process has a table.

@@ -10,8 +10,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/cilium/ebpf"
-
 	"github.com/vmprof-agent/vmprof-agent/agent/host/proc"
 	"github.com/vmprof-agent/vmprof-agent/bpf"
 )
@@ -28,7 +26,7 @@ type Config struct {
 
 // How often requests are looked for: after one, in the next busyTime more often.
 const (
-	interval     = 200 * time.Millisecond
+	interval     = 400 * time.Millisecond
 	busyInterval = 20 * time.Millisecond
 	busyTime     = 2 * time.Second
 )
@@ -41,6 +39,13 @@ const (
 	maxMovedPause = time.Second
 	maxPause      = 30 * time.Second
 	forgetPause   = time.Minute // after so long without a request, pauses begin anew
+)
+
+// What answers may cost: buildShare of the time, after the first timeCredit of it. Whoever maps ever
+// new files delays the tables of others, but does not take a CPU.
+const (
+	buildShare = 10 // one part of so many
+	timeCredit = 10 * time.Second
 )
 
 const (
@@ -60,9 +65,12 @@ const (
 	LossProcess    Loss = "process"               // processes that cannot be read, or changed meanwhile
 	LossKernel     Loss = "kernel"                // the kernel refused a table or a record
 	LossEvicted    Loss = "evicted"               // tables that made room
+	LossFull       Loss = "full"                  // requests for a table for which there was no room
+	LossLate       Loss = "late"                  // times that requests had to wait, as tables took too much time
 )
 
-var losses = []Loss{LossNone, LossTooLarge, LossUnreadable, LossMappings, LossProcess, LossKernel, LossEvicted}
+var losses = []Loss{LossNone, LossTooLarge, LossUnreadable, LossMappings, LossProcess, LossKernel, LossEvicted,
+	LossFull, LossLate}
 
 // Stats are what Tables hold and did.
 type Stats struct {
@@ -75,6 +83,7 @@ type Stats struct {
 // Tables are the unwind tables of an agent.
 type Tables struct {
 	config Config
+	kernel kernel
 	cancel context.CancelFunc
 	ended  chan struct{}
 	vdso   []byte
@@ -84,6 +93,8 @@ type Tables struct {
 	store     store
 	serial    uint32 // of the last record
 	swept     time.Time
+	credit    time.Duration // what answers may still take
+	credited  time.Time
 	busyUntil time.Time
 
 	mu      sync.Mutex // guards the rest
@@ -109,7 +120,7 @@ type mapped struct {
 // Start begins to answer requests.
 func Start(c Config) *Tables {
 	ctx, cancel := context.WithCancel(context.Background())
-	t := newTables(c)
+	t := newTables(c, objects{c.Objects})
 	t.cancel, t.ended = cancel, make(chan struct{})
 	go func() {
 		defer close(t.ended)
@@ -118,10 +129,10 @@ func Start(c Config) *Tables {
 	return t
 }
 
-func newTables(c Config) *Tables {
-	t := &Tables{config: c, processes: map[uint32]*process{}, vdso: c.Root.ReadVDSO()}
-	t.store = newStore(t.count, func(slot uint32, m *ebpf.Map) error { return c.Objects.UnwindTables.Put(slot, m) },
-		c.Objects.UnwindTables.Delete)
+func newTables(c Config, k kernel) *Tables {
+	t := &Tables{config: c, kernel: k, processes: map[uint32]*process{}, vdso: c.Root.ReadVDSO(), credit: timeCredit,
+		credited: time.Now()}
+	t.store = newStore(k, t.count)
 	t.stats.Losses = map[string]uint64{}
 	for _, l := range losses {
 		t.stats.Losses[string(l)] = 0
@@ -164,10 +175,9 @@ func (t *Tables) Notes() []string {
 		notes = append(notes, fmt.Sprintf("native stacks may be cut at %s: it has neither frame pointers nor unwind "+
 			"information (.eh_frame); compile it with -fno-omit-frame-pointer or -fasynchronous-unwind-tables", path))
 	}
-	if n := t.stats.Losses[string(LossEvicted)]; n > 0 {
-		notes = append(notes, fmt.Sprintf("%d unwind tables were dropped to make room (limit %d tables, %d MB): native "+
-			"stacks are cut until they are built again; profile fewer processes", n, bpf.MaxUnwindTables,
-			maxTableBytes>>20))
+	if n := t.stats.Losses[string(LossFull)]; n > 0 {
+		notes = append(notes, fmt.Sprintf("%d times there was no room for another unwind table (limit %d tables, %d MB): "+
+			"some native stacks are cut; profile fewer processes", n, bpf.MaxUnwindTables, maxTableBytes>>20))
 	}
 	return notes
 }
@@ -217,26 +227,21 @@ func (t *Tables) run(ctx context.Context) {
 
 // answerAll answers the requests that are there, once each.
 func (t *Tables) answerAll(ctx context.Context) {
-	for pid, want := range t.requests() {
+	now := time.Now()
+	t.credit = min(timeCredit, t.credit+now.Sub(t.credited)/buildShare)
+	t.credited = now
+	for pid, want := range t.kernel.requests() {
 		if ctx.Err() != nil {
 			return
 		}
-		t.answer(ctx, pid, want)
-	}
-}
-
-// requests reads the map of requests.
-func (t *Tables) requests() map[uint32]bpf.UnwindWant {
-	var found map[uint32]bpf.UnwindWant
-	var pid uint32
-	var want bpf.UnwindWant
-	for entries := t.config.Objects.UnwindWanted.Iterate(); entries.Next(&pid, &want); {
-		if found == nil {
-			found = map[uint32]bpf.UnwindWant{}
+		if t.credit <= 0 {
+			t.count(LossLate)
+			return
 		}
-		found[pid] = want
+		began := time.Now()
+		t.answer(ctx, pid, want)
+		t.credit -= time.Since(began)
 	}
-	return found
 }
 
 // answer does what can be done for a request.
@@ -252,7 +257,7 @@ func (t *Tables) answer(ctx context.Context, pid uint32, want bpf.UnwindWant) {
 	now := time.Now()
 	if !p.until.IsZero() { // it is left
 		if now.After(p.until) {
-			t.takeOut(pid)
+			t.kernel.takeOut(pid)
 			p.until = time.Time{}
 			p.answered = now
 		}
@@ -265,7 +270,7 @@ func (t *Tables) answer(ctx context.Context, pid uint32, want bpf.UnwindWant) {
 	case more:
 		p.pause = 0
 		t.busyUntil = now.Add(busyTime)
-		t.takeOut(pid)
+		t.kernel.takeOut(pid)
 		p.answered = now
 		return
 	case moved:
@@ -275,8 +280,6 @@ func (t *Tables) answer(ctx context.Context, pid uint32, want bpf.UnwindWant) {
 	}
 	p.until = now.Add(p.pause)
 }
-
-func (t *Tables) takeOut(pid uint32) { _ = t.config.Objects.UnwindWanted.Delete(pid) }
 
 // serve gives a process the tables that it wants. It reports whether there is one more than before,
 // and whether the process had changed its code.
@@ -301,7 +304,7 @@ func (t *Tables) serve(ctx context.Context, pid uint32, p *process, want bpf.Unw
 	}
 	record := bpf.UnwoundProcess{Stack: img.layout.Stack, CodePages: img.layout.CodePages, Serial: t.serial}
 	record.SetMappings(mappings)
-	if err := t.put(pid, &record); err != nil {
+	if err := t.kernel.setProcess(pid, &record); err != nil {
 		t.count(LossKernel)
 		t.config.Log.Debug("cannot set the unwind tables of a process", "pid", pid, "err", err)
 		return false, false
@@ -309,48 +312,34 @@ func (t *Tables) serve(ctx context.Context, pid uint32, p *process, want bpf.Unw
 	p.layout = img.layout
 	// Had it ended before, nobody would take the record out.
 	if now, err := t.config.Root.Identify(int(pid)); err != nil || now != img.identity {
-		_ = t.config.Objects.Unwound.Delete(pid)
+		t.kernel.dropProcess(pid)
 		return false, false
 	}
 	return more, moved
-}
-
-// put sets a record. The kernel allocates it from what it keeps for that, which may be gone for a
-// moment.
-func (t *Tables) put(pid uint32, record *bpf.UnwoundProcess) (err error) {
-	for range 3 {
-		if err = t.config.Objects.Unwound.Put(pid, record); err == nil {
-			return nil
-		}
-		time.Sleep(time.Millisecond)
-	}
-	return err
 }
 
 // sweep forgets processes that have ended, and drops tables that no process has had for a while.
 func (t *Tables) sweep() {
 	t.swept = time.Now()
 	var pids []uint32
-	var pid uint32
-	var record bpf.UnwoundProcess
-	for entries := t.config.Objects.Unwound.Iterate(); entries.Next(&pid, &record); {
+	t.kernel.eachProcess(func(pid uint32, record *bpf.UnwoundProcess) {
 		pids = append(pids, pid)
 		for i := range record.Mappings {
 			if m := &record.Mappings[i]; m.Table != bpf.NoUnwindTable {
 				t.store.use(m.Table, m.Generation)
 			}
 		}
-	}
+	})
 	for _, pid := range pids {
 		if _, err := t.config.Root.Identify(int(pid)); errors.Is(err, proc.ErrGone) {
-			_ = t.config.Objects.Unwound.Delete(pid)
+			t.kernel.dropProcess(pid)
 		}
 	}
 	for pid := range t.processes {
 		if !slices.Contains(pids, pid) {
 			if _, err := t.config.Root.Identify(int(pid)); errors.Is(err, proc.ErrGone) {
 				delete(t.processes, pid)
-				t.takeOut(pid)
+				t.kernel.takeOut(pid)
 			}
 		}
 	}
