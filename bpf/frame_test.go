@@ -58,7 +58,7 @@ func TestWalkEnd(t *testing.T) {
 			t.Errorf("%v: truncated is %v", e, e.Truncated())
 		}
 	}
-	if s := EndCount.String(); s != "reason 18" {
+	if s := EndCount.String(); s != "reason 19" {
 		t.Errorf("an end unknown here is named %q", s)
 	}
 }
