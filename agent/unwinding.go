@@ -9,7 +9,8 @@ import (
 // reportUnwinding adds what the kernel side and the agent counted of unwind tables.
 func (a *Agent) reportUnwinding(c *bpf.Counts, s *profile.Stats) {
 	tables := a.tables.Stats()
-	s.UnwindFrames, s.UnwindTables, s.UnwindBytes = c[bpf.UnwindFrames], tables.Tables, tables.Bytes
+	s.UnwindFrames, s.UnwindLookups = c[bpf.UnwindFrames], c[bpf.UnwindMisses]
+	s.UnwindTables, s.UnwindBytes = tables.Tables, tables.Bytes
 	s.UnwindLosses = tables.Losses
 	for cause, n := range map[string]uint64{
 		"no_table_yet": c[bpf.UnwindUntabled], "code_changed": c[bpf.UnwindStale], "table_gone": c[bpf.UnwindGone],

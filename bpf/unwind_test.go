@@ -3,6 +3,7 @@
 package bpf
 
 import (
+	"encoding/binary"
 	"os"
 	"strconv"
 	"strings"
@@ -371,6 +372,47 @@ func TestKernelUnwindAsks(t *testing.T) {
 		s.check(t, w, s.request(), EndPointer)
 		if want := w.want(t); want == nil || want.Untabled != libjvm-1 {
 			t.Errorf("wanted: %+v", want)
+		}
+	})
+}
+
+// Whatever tables say and whatever is on a stack, a walk ends, within its bounds, for a reason it can
+// give. A signal frame may lead to another stack, and back: the time of a walk is bounded as well.
+func FuzzKernelUnwind(f *testing.F) {
+	w := newWalker(f)
+	f.Add([]byte{}, []byte{})
+	f.Add(binary.NativeEndian.AppendUint32(nil, rulePlain), binary.NativeEndian.AppendUint64(nil, tabled+1))
+	f.Add(binary.NativeEndian.AppendUint32(nil, ruleSignal), binary.NativeEndian.AppendUint64(nil, tabled+2))
+	f.Add(binary.NativeEndian.AppendUint32(nil, ruleOldSP|0xffff), binary.NativeEndian.AppendUint64(nil, ^uint64(0)))
+	f.Fuzz(func(t *testing.T, rules, stack []byte) {
+		const most = 64
+		var rows []uint64
+		for i := 0; len(rules) >= 4 && i < most; i++ {
+			rows = append(rows, uint64(binary.NativeEndian.Uint32(rules))<<32|uint64(i))
+			rules = rules[4:]
+		}
+		if len(rows) == 0 {
+			rows = []uint64{uint64(rulePlain) << 32}
+		}
+		w.useTable(t, 0, tabled+most, rows, nil)
+		s := rootedStack(t)
+		s.sp -= 32 << 10
+		s.pc, s.bp = tabled+uint64(len(stack)%most), s.sp+8*uint64(len(rules)%64)
+		for at := s.sp; at+8 <= s.mem.end() && len(stack) >= 8; at += 8 { // the same words again and again
+			word := binary.NativeEndian.Uint64(stack[(at-s.sp)%uint64(len(stack)&^7):])
+			if word&0xff00 == 0x5500 { // one that leads up the stack
+				word = at + word&0xf8
+			}
+			s.mem.put64(at, word)
+		}
+		got := w.walk(t, s.request())
+		if got.End <= EndNone || got.End >= EndCount || len(got.User) > 1024 || len(got.Kernel) != 0 {
+			t.Fatalf("%d frames, %d of the kernel, ended by %v", len(got.User), len(got.Kernel), got.End)
+		}
+		for i, fr := range got.User {
+			if fr.Kind() != FrameNative {
+				t.Fatalf("frame %d is %v", i, fr)
+			}
 		}
 	})
 }

@@ -10,6 +10,7 @@
 #include "record/cpython.h"
 #include "record/observation.h"
 #include "record/sample.h"
+#include "record/unwind.h"
 
 #define STACKCOPY_WORDS 1024 /* a power of two; one copy takes a quarter of it */
 #define STACKCOPY_CHUNK 2048 /* bytes: most stacks fit into one or two */
@@ -211,6 +212,7 @@ struct scratch {
 		__u32 led;    /* the last native frame had a rule */
 		__u32 wanted; /* a table is to be asked for */
 		__u32 frames, misses; /* see UNWIND_FRAMES */
+		struct unwind_mapping mapping; /* of the last rule that was looked up */
 	} unwind; /* of one walk, once it has come to native code */
 	__u64 frame; /* result of interpreter_frame */
 	__u64 moved; /* result of find_moved */

@@ -142,7 +142,7 @@ __noinline int find_unwound(void)
 		return 0;
 	s->unwind.walk = s->start.walk;
 	s->unwind.serial = s->unwind.wanted = s->unwind.led = s->unwind.frames = s->unwind.misses = 0;
-	s->unwind.untabled = s->unwind.interrupted = 0;
+	s->unwind.untabled = s->unwind.interrupted = s->unwind.mapping.end = 0;
 	read_memory(s, &stack, &pages);
 	/* frames of a process's first thread are below where its stack began */
 	s->unwind.stack_to = s->start.stack_base ? s->start.stack_base : stack;
@@ -167,7 +167,7 @@ __noinline int find_rule(__u64 pc)
 {
 	struct scratch *s = this_scratch();
 	const struct unwound_process *p;
-	const struct unwind_mapping *m;
+	struct unwind_mapping *m;
 	const struct unwind_block *b;
 	__u32 pid, index = 0;
 	__u64 offset, row;
@@ -176,13 +176,16 @@ __noinline int find_rule(__u64 pc)
 	if (!s)
 		return 0;
 	s->unwind.rule = 0;
+	m = &s->unwind.mapping;
 	pid = s->sample.header.pid;
-	p = bpf_map_lookup_elem(&unwound, &pid);
-	if (!p)
-		return 0;
-	m = &p->mappings[mapping_before(p, pc)];
-	if (pc < m->begin || pc >= m->end)
-		return 0;
+	if (pc < m->begin || pc >= m->end) {
+		p = bpf_map_lookup_elem(&unwound, &pid);
+		if (!p)
+			return 0;
+		*m = p->mappings[mapping_before(p, pc)];
+		if (pc < m->begin || pc >= m->end)
+			return 0;
+	}
 	if (m->table == NO_UNWIND_TABLE)
 		return 1;
 	s->unwind.misses++;

@@ -30,9 +30,10 @@ type Stats struct {
 	StacksDisplaced uint64 // counter: stacks kept for partial walks that were evicted by another thread's
 
 	// Unwind tables of native code without frame pointers.
-	UnwindFrames uint64 // counter: frames whose caller a table led to
-	UnwindTables int    // gauge: tables in the kernel
-	UnwindBytes  uint64 // gauge: their kernel memory
+	UnwindFrames  uint64 // counter: frames whose caller a table led to
+	UnwindLookups uint64 // counter: of these, the ones whose rule was not known from before
+	UnwindTables  int    // gauge: tables in the kernel
+	UnwindBytes   uint64 // gauge: their kernel memory
 	// UnwindLosses counts, by cause, walks that tables could not help, and files, processes and
 	// requests that got none.
 	UnwindLosses map[string]uint64

@@ -204,6 +204,11 @@ type recordStats struct {
 	SegmentMisses    uint64              `json:"segment_misses"`
 	StackCopies      uint64              `json:"window_fills"`
 	CodeUnloads      uint64              `json:"code_unloads"`
+	UnwindFrames     uint64              `json:"unwind_frames"`
+	UnwindLookups    uint64              `json:"unwind_lookups"`
+	UnwindTables     int                 `json:"unwind_tables"`
+	UnwindBytes      uint64              `json:"unwind_table_bytes"`
+	UnwindLosses     map[string]uint64   `json:"unwind_losses"`
 	MapBytes         uint64              `json:"map_bytes"`
 	AgentCPUSeconds  float64             `json:"agent_cpu_seconds"`
 	AgentRSSBytes    int64               `json:"agent_rss_bytes"` // the most it ever was
@@ -234,6 +239,8 @@ func writeStats(path string, use agentUse, c profile.Counts) error {
 		JavaSamples: cost.JavaSamples, JavaFrames: cost.JavaFrames,
 		BPFNanos: int64(cost.BPFTime), BPFNanosJava: int64(cost.BPFJavaTime), RingBytes: cost.RingBytes,
 		SegmentMisses: cost.SegmentMisses, StackCopies: cost.StackCopies, CodeUnloads: cost.CodeUnloads,
+		UnwindFrames: health.UnwindFrames, UnwindLookups: health.UnwindLookups, UnwindTables: health.UnwindTables,
+		UnwindBytes: health.UnwindBytes, UnwindLosses: health.UnwindLosses,
 		MapBytes:        health.MapBytes,
 		AgentCPUSeconds: float64(u.Utime.Nano()+u.Stime.Nano()) / 1e9,
 		AgentRSSBytes:   u.Maxrss << 10,

@@ -212,6 +212,9 @@ func families() []family {
 		{"vmprof_unwind_frames_total", "Native frames without frame pointers whose callers were found in unwind " +
 			"tables, which the agent makes from .eh_frame.", "", counterKind,
 			func(s snapshot, y yield) { y(float64(s.UnwindFrames)) }},
+		{"vmprof_unwind_lookups_total", "Frames of vmprof_unwind_frames_total whose rule was not known from before: it was " +
+			"looked up in a table.", "", counterKind,
+			func(s snapshot, y yield) { y(float64(s.UnwindLookups)) }},
 		{"vmprof_unwind_tables", "Unwind tables in the kernel, one for each distinct file.", "", gaugeKind,
 			func(s snapshot, y yield) { y(float64(s.UnwindTables)) }},
 		{"vmprof_unwind_table_bytes", "Kernel memory of unwind tables. vmprof_bpf_map_bytes includes it.", "", gaugeKind,

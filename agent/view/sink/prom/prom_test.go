@@ -74,8 +74,8 @@ func (fixed) Stats() profile.Stats {
 			"lock": 80 * time.Second},
 			Observed: map[string]time.Duration{"alloc": 90 * time.Second, "lock": 16 * time.Second}},
 		Frames: 30000, CodeLoads: 4321, EventsDropped: 12, ProcessesRefused: 8, ThreadsRefused: 6, ThreadEndsLost: 7,
-		UnwindFrames: 21000, UnwindTables: 14, UnwindBytes: 3_400_000, UnwindLosses: map[string]uint64{"no_table_yet": 15,
-			"too_large": 1},
+		UnwindFrames: 21000, UnwindLookups: 1100, UnwindTables: 14, UnwindBytes: 3_400_000,
+		UnwindLosses:    map[string]uint64{"no_table_yet": 15, "too_large": 1},
 		StacksDisplaced: 9, WalksCut: 13, MethodMaps: 5432, MethodMapsMax: 1 << 20,
 	}
 }
