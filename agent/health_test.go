@@ -62,7 +62,7 @@ func TestLiveMapBytes(t *testing.T) {
 	for _, shared := range []*ebpf.Map{
 		loaded.Events, loaded.NmiEvents, loaded.Counters, loaded.Processes, loaded.Epochs, loaded.Pids,
 		loaded.EndedPids, loaded.SeenMethods,
-		loaded.KnownThreads,
+		loaded.KnownThreads, loaded.Unwound, loaded.UnwindTables, loaded.UnwindWanted,
 	} {
 		own -= memory(shared)
 	}

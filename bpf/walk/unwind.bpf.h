@@ -80,6 +80,13 @@ static __always_inline __u64 reaches(__u64 a, __u64 b)
 	return distance >> 63 ^ 1;
 }
 
+/* at & mask, where the compiler knows no better: Linux 6.1 loses the bounds of sums and of |. */
+static __always_inline __u64 within(__u64 at, __u64 mask)
+{
+	asm volatile("" : "+r"(at));
+	return at & mask;
+}
+
 /* Index of the last mapping that begins at pc or before, or 0. */
 static __always_inline __u32 mapping_before(const struct unwound_process *p, __u64 pc)
 {
@@ -87,8 +94,8 @@ static __always_inline __u32 mapping_before(const struct unwound_process *p, __u
 
 #pragma unroll
 	for (int bit = UNWIND_MAPPING_BITS - 1; bit >= 0; bit--)
-		at += reaches(pc, p->mappings[(at + (1 << bit)) & (MAX_UNWIND_MAPPINGS - 1)].begin) << bit;
-	return at & (MAX_UNWIND_MAPPINGS - 1);
+		at += reaches(pc, p->mappings[within(at + (1 << bit), MAX_UNWIND_MAPPINGS - 1)].begin) << bit;
+	return within(at, MAX_UNWIND_MAPPINGS - 1);
 }
 
 static __always_inline __u32 block_before(const struct unwind_block *b, __u64 offset)
@@ -97,8 +104,8 @@ static __always_inline __u32 block_before(const struct unwind_block *b, __u64 of
 
 #pragma unroll
 	for (int bit = UNWIND_BLOCK_BITS - 1; bit >= 0; bit--)
-		at += reaches(offset, b->first[(at + (1 << bit)) & (UNWIND_BLOCKS - 1)]) << bit;
-	return at & (UNWIND_BLOCKS - 1);
+		at += reaches(offset, b->first[within(at + (1 << bit), UNWIND_BLOCKS - 1)]) << bit;
+	return within(at, UNWIND_BLOCKS - 1);
 }
 
 static __always_inline __u32 row_before(const struct unwind_block *b, __u64 offset)
@@ -107,8 +114,8 @@ static __always_inline __u32 row_before(const struct unwind_block *b, __u64 offs
 
 #pragma unroll
 	for (int bit = UNWIND_ROW_BITS - 1; bit >= 0; bit--)
-		at += reaches(offset, (__u32)b->rows[(at + (1 << bit)) & (UNWIND_ROWS - 1)]) << bit;
-	return at & (UNWIND_ROWS - 1);
+		at += reaches(offset, (__u32)b->rows[within(at + (1 << bit), UNWIND_ROWS - 1)]) << bit;
+	return within(at, UNWIND_ROWS - 1);
 }
 
 /* Reads what tells the walked memory apart: see struct unwound_process. */
