@@ -29,12 +29,13 @@ struct {
 /* Without it, an object that looks up no table has no definition of the struct. */
 struct unwind_block *export_unwind_block __attribute__((unused));
 
+/* Sizes, not types: Linux 6.1 takes tables without types only if this has none either. */
 struct unwind_table {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(map_flags, BPF_F_INNER_MAP); /* tables differ in size */
 	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, struct unwind_block);
+	__uint(key_size, sizeof(__u32));
+	__uint(value_size, sizeof(struct unwind_block));
 };
 
 /* key: unwind_mapping.table */
