@@ -73,9 +73,10 @@ func (a *Agent) drain(ctx context.Context) error {
 	}
 }
 
-// submitDue hands processes with new work to workers, and returns how long the ring may be left
-// alone.
+// submitDue hands processes with new work to workers, and has unwind tables made that walks lacked. It
+// returns how long the ring may be left alone.
 func (a *Agent) submitDue() (pause time.Duration) {
+	a.tables.Look()
 	a.owner.Do(func(s *fold.State) {
 		s.SubmitDue()
 		pause = s.Pause()

@@ -193,7 +193,7 @@ const (
 	// UnwindBlockBytes is the unit in which tables take memory.
 	UnwindBlockBytes = 8 + 8*unwindRows
 	// NoUnwindTable is the table of code that has none.
-	NoUnwindTable = 0xffffffff // NO_UNWIND_TABLE
+	NoUnwindTable = 0xffff // NO_UNWIND_TABLE
 	unwindNowhere = 1 << 62    // UNWIND_NOWHERE
 )
 

@@ -82,13 +82,13 @@ func (w *walker) useTable(t testing.TB, pid uint32, end uint64, rows []uint64, c
 	t.Helper()
 	_ = w.UnwindWanted.Delete(pid) // of a test before
 	serial := lastUnwound.Add(1)
-	slot := serial % MaxUnwindTables
+	slot := uint16(serial % MaxUnwindTables)
 	table, err := NewUnwindTable(serial, len(rows), func(i int) uint64 { return rows[i] })
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer table.Close()
-	if err := w.UnwindTables.Put(slot, table); err != nil {
+	if err := w.UnwindTables.Put(uint32(slot), table); err != nil {
 		t.Fatal(err)
 	}
 	p := UnwoundProcess{Serial: serial}
@@ -106,7 +106,7 @@ func (w *walker) useTable(t testing.TB, pid uint32, end uint64, rows []uint64, c
 	}
 	t.Cleanup(func() {
 		_ = w.Unwound.Delete(pid)
-		_ = w.UnwindTables.Delete(slot)
+		_ = w.UnwindTables.Delete(uint32(slot))
 		_ = w.UnwindWanted.Delete(pid)
 	})
 }
@@ -374,6 +374,26 @@ func TestKernelUnwindAsks(t *testing.T) {
 			t.Errorf("wanted: %+v", want)
 		}
 	})
+}
+
+// Where calls are made with a frame pointer it leads on without a search. Where the thread stands may
+// have none yet.
+func TestKernelUnwindFramed(t *testing.T) {
+	w := newWalker(t)
+	w.useRules(t, 0, func(p *UnwoundProcess) { p.Mappings[1].Framed = 1 })
+	for _, leaf := range []uint32{ruleFramed, ruleLeaf, rulePlain} {
+		s := rootedStack(t)
+		s.pc, s.frames = 0, nil
+		for range 20 {
+			s.unwindsAt(codeOf(ruleUnsupported), ruleFramed) // a rule that no call asks for
+		}
+		s.unwinds(leaf)
+		before := w.counter(t, UnwindMisses)
+		s.check(t, w, s.request(), EndRoot)
+		if n := w.counter(t, UnwindMisses) - before; n > 1 {
+			t.Errorf("%d rules were looked up", n)
+		}
+	}
 }
 
 // Whatever tables say and whatever is on a stack, a walk ends, within its bounds, for a reason it can

@@ -212,8 +212,12 @@ struct scratch {
 		__u32 led;    /* the last native frame had a rule */
 		__u32 wanted; /* a table is to be asked for */
 		__u32 frames, misses; /* see UNWIND_FRAMES */
-		struct unwind_mapping mapping; /* of the last rule that was looked up */
 	} unwind; /* of one walk, once it has come to native code */
+	struct {
+		__u32 serial; /* unwound_process.serial, whose both mappings are */
+		struct unwind_mapping last;   /* of the last rule that was looked up */
+		struct unwind_mapping framed; /* the last one in which calls are made with a frame pointer */
+	} unwind_mappings; /* stay from one walk to the next */
 	__u64 frame; /* result of interpreter_frame */
 	__u64 moved; /* result of find_moved */
 	struct {

@@ -23,7 +23,7 @@
 #define MAX_UNWOUND 2048	    /* processes */
 #define UNWIND_MAPPING_BITS 7
 #define MAX_UNWIND_MAPPINGS (1 << UNWIND_MAPPING_BITS) /* of a process */
-#define NO_UNWIND_TABLE 0xffffffff  /* of code that has none, and gets none */
+#define NO_UNWIND_TABLE 0xffff /* of code that has none, and gets none */
 #define UNWIND_NOWHERE (1ull << 62) /* begin of a mapping that is none */
 
 struct unwind_block {
@@ -39,7 +39,8 @@ struct unwind_block {
 struct unwind_mapping {
 	__u64 begin, end;
 	__u64 base;	  /* address of the table's offset 0 */
-	__u32 table;	  /* or NO_UNWIND_TABLE */
+	__u16 table;	  /* or NO_UNWIND_TABLE */
+	__u16 framed;	  /* all calls in it are made with a frame pointer */
 	__u32 generation; /* that the table must have, its lower half */
 };
 

@@ -150,7 +150,7 @@ __noinline int find_unwound(void)
 		return 0;
 	s->unwind.walk = s->start.walk;
 	s->unwind.serial = s->unwind.wanted = s->unwind.led = s->unwind.frames = s->unwind.misses = 0;
-	s->unwind.untabled = s->unwind.interrupted = s->unwind.mapping.end = 0;
+	s->unwind.untabled = s->unwind.interrupted = 0;
 	read_memory(s, &stack, &pages);
 	/* frames of a process's first thread are below where its stack began */
 	s->unwind.stack_to = s->start.stack_base ? s->start.stack_base : stack;
@@ -164,14 +164,23 @@ __noinline int find_unwound(void)
 		return 0;
 	}
 	s->unwind.serial = p->serial;
+	if (s->unwind_mappings.serial != p->serial) {
+		s->unwind_mappings.serial = p->serial;
+		s->unwind_mappings.last.end = s->unwind_mappings.framed.end = 0;
+	}
 	return 0;
 }
 
+static __always_inline bool is_in(const struct unwind_mapping *m, __u64 pc)
+{
+	return pc >= m->begin && pc < m->end;
+}
+
 /*
- * Looks up the rule of an address, into scratch.unwind.rule. Returns 0 if the process has no table
- * for it, and may get one.
+ * Looks up the rule of an address, into scratch.unwind.rule: none where a call is made with a frame
+ * pointer. Returns 0 if the process has no table for it, and may get one.
  */
-__noinline int find_rule(__u64 pc)
+__noinline int find_rule(__u64 pc, __u64 call)
 {
 	struct scratch *s = this_scratch();
 	const struct unwound_process *p;
@@ -184,17 +193,19 @@ __noinline int find_rule(__u64 pc)
 	if (!s)
 		return 0;
 	s->unwind.rule = 0;
-	m = &s->unwind.mapping;
+	m = &s->unwind_mappings.last;
 	pid = s->sample.header.pid;
-	if (pc < m->begin || pc >= m->end) {
+	if (!is_in(m, pc)) {
 		p = bpf_map_lookup_elem(&unwound, &pid);
 		if (!p)
 			return 0;
 		*m = p->mappings[mapping_before(p, pc)];
-		if (pc < m->begin || pc >= m->end)
+		if (!is_in(m, pc))
 			return 0;
+		if (m->framed)
+			s->unwind_mappings.framed = *m;
 	}
-	if (m->table == NO_UNWIND_TABLE)
+	if (m->table == NO_UNWIND_TABLE || (call && m->framed))
 		return 1;
 	s->unwind.misses++;
 	offset = pc - m->base;
@@ -298,18 +309,25 @@ __noinline int apply_rule(__u32 rule, __u64 pc, __u64 sp, __u64 bp)
 	return read_frame(s, cfa, bp, rule >> 16 & 0xfff);
 }
 
-/* The rule of a place, 0 if it has none. missing is set if there may be a table for it later. */
-static __always_inline __u32 rule_of(struct scratch *s, __u64 pc, bool *missing)
+/*
+ * The rule of a place, 0 if it has none. call says that it is in a call instruction. missing is set
+ * if there may be a table for it later.
+ */
+static __always_inline __u32 rule_of(struct scratch *s, __u64 pc, bool call, bool *missing)
 {
 	struct known_rule *k = &s->rules[(pc ^ pc >> 10) & (RULES - 1)];
 
 	*missing = false;
+	if (call && is_in(&s->unwind_mappings.framed, pc))
+		return 0;
 	if (k->pc == pc && k->serial == s->unwind.serial)
 		return k->rule;
-	if (!find_rule(pc)) {
+	if (!find_rule(pc, call)) {
 		*missing = true;
 		return 0;
 	}
+	if (call && is_in(&s->unwind_mappings.framed, pc))
+		return 0; /* the next one is found above, and k is another's */
 	k->pc = pc;
 	k->serial = s->unwind.serial;
 	k->rule = s->unwind.rule;
@@ -319,19 +337,18 @@ static __always_inline __u32 rule_of(struct scratch *s, __u64 pc, bool *missing)
 /* The caller by table. Returns UNWOUND, NO_TABLE, or an enum walk_end. */
 static __always_inline int unwind_frame(struct scratch *s, __u64 pc, __u64 sp, __u64 bp, __u64 leaf)
 {
-	bool missing = true;
+	bool missing = true, call;
 	__u32 rule = 0;
 	int why;
 
 	if (s->unwind.walk != s->start.walk)
 		find_unwound();
-	if (!leaf) {
-		if (pc != s->unwind.interrupted)
-			pc--; /* into the call, which may be the last instruction of its function */
+	call = !leaf && pc != s->unwind.interrupted;
+	pc -= call; /* into the call, which may be the last instruction of its function */
+	if (!leaf)
 		s->unwind.interrupted = 0;
-	}
 	if (s->unwind.serial)
-		rule = rule_of(s, pc, &missing);
+		rule = rule_of(s, pc, call, &missing);
 	if (!rule) {
 		if (missing && !s->unwind.untabled)
 			s->unwind.untabled = pc;

@@ -169,6 +169,9 @@ func (b *builder) inCode(start, size uint64) bool {
 
 // build makes the table of an .eh_frame that is loaded at addr.
 func (b *builder) build(data []byte, addr uint64) (*Table, error) {
+	// What compilers write, about, so that neither has to grow.
+	const bytesPerFunction, bytesPerRow = 40, 16
+	b.spans, b.rows = make([]span, 0, len(data)/bytesPerFunction), make([]Row, 0, len(data)/bytesPerRow)
 	t := &Table{Base: b.base}
 	for pos := 0; ; {
 		r := reader{data: data, pos: pos, base: addr}

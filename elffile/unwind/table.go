@@ -81,3 +81,71 @@ func merge(spans []span, rows []Row) []Row {
 	}
 	return slices.Clip(merged)
 }
+
+// A Range is code by its offsets from Table.Base, To not included.
+type Range struct{ From, To uint32 }
+
+// Bounds of what Framed returns.
+const (
+	minFramed = 64 << 10 // bytes of a range
+	maxFramed = 8        // ranges
+)
+
+// maxPrologue is how many bytes there may be from the push of rbp to where rbp is set: compilers
+// put other instructions of a prologue in between, but no call.
+const maxPrologue = 64
+
+// Framed returns code in which all calls are made by functions that have set a frame pointer: a
+// walk from a return address in there needs no rule. They are the longest such ranges, ascending.
+//
+// Before a function has pushed rbp, and once it has popped it, CFA is rsp + 8. It does not call
+// then, as rsp is not aligned as the ABI wants.
+func (t *Table) Framed() (framed []Range) {
+	begin, before := uint32(0), false // before: all code from begin on is framed
+	end := func(offset uint32) {
+		if before && offset-begin >= minFramed {
+			framed = append(framed, Range{begin, offset})
+		}
+		before = false
+	}
+	for i, row := range t.Rows {
+		switch {
+		case !t.callsFramed(i):
+			end(row.Offset)
+		case !before:
+			begin, before = row.Offset, true
+		}
+	}
+	if n := len(t.Rows); n > 0 {
+		end(t.Rows[n-1].Offset)
+	}
+	for len(framed) > maxFramed {
+		shortest := 0
+		for i, r := range framed {
+			if r.To-r.From < framed[shortest].To-framed[shortest].From {
+				shortest = i
+			}
+		}
+		framed = slices.Delete(framed, shortest, shortest+1)
+	}
+	return framed
+}
+
+// The rules of a function with a frame pointer.
+var (
+	unframed = rule(ByRSP, SameRBP, 1)
+	popped   = rule(ByRSP, 2, 1) // CFA - 16 still has rbp, which is what rbp is
+	pushed   = rule(ByRSP, 2, 2)
+	settled  = rule(ByRBP, 2, 2)
+)
+
+// callsFramed reports whether a row is of code that calls with a frame pointer, or does not call.
+func (t *Table) callsFramed(i int) bool {
+	switch t.Rows[i].Rule {
+	case settled, unframed, popped, 0:
+		return true
+	case pushed:
+		return i+1 < len(t.Rows) && t.Rows[i+1].Rule == settled && t.Rows[i+1].Offset-t.Rows[i].Offset <= maxPrologue
+	}
+	return false
+}

@@ -4,9 +4,10 @@
 //	defer t.Close()
 //
 // A walk that comes to such code leaves a request in a map of the kernel side: its process, and two
-// addresses. One goroutine looks for requests. It reads the mappings of the process, makes the tables of
-// the files that the addresses are in, and tells the kernel side which mappings have which tables. Walks
-// from then on are whole, or come to the next file without a table, and ask again.
+// addresses. Look, which the drainer calls, finds requests, and one goroutine answers them. It reads
+// the mappings of the process, makes the tables of the files that the addresses are in, and tells the
+// kernel side which mappings have which tables. Walks from then on are whole, or come to the next file
+// without a table, and ask again.
 //
 // A table belongs to the content of a file, so processes share it. What the kernel side knows of a
 // process is only used while the process has the memory that was read: see proc.Layout. So code

@@ -72,6 +72,7 @@ func (t *Tables) mappings(
 		return m.Start <= want.Sampled && want.Sampled < m.Limit || m.Start <= want.Untabled && want.Untabled < m.Limit
 	}
 	now := map[uint64]mapped{}
+	pieces := 0 // that there are more of with framed code apart
 	for i := range img.maps {
 		m, key := &img.maps[i], img.keys[i]
 		f, known := p.mappings[m.Start]
@@ -96,9 +97,12 @@ func (t *Tables) mappings(
 				continue // no code
 			}
 			one.Base, one.Table, one.Generation = bias+f.table.base, f.table.slot, f.table.generation
-			t.store.use(one.Table, one.Generation)
+			t.store.use(one)
 		}
 		mappings = append(mappings, one)
+		if f.table != nil {
+			pieces += 2 * len(f.table.framed)
+		}
 	}
 	p.mappings = now
 	if len(mappings) > bpf.MaxUnwindMappings {
@@ -107,7 +111,35 @@ func (t *Tables) mappings(
 		mappings = slices.DeleteFunc(mappings, func(m bpf.UnwindMapping) bool { return m.Table == bpf.NoUnwindTable })
 		mappings = mappings[:min(len(mappings), bpf.MaxUnwindMappings)]
 	}
+	if len(mappings)+pieces <= bpf.MaxUnwindMappings {
+		mappings = t.markFramed(mappings)
+	}
 	return mappings, more
+}
+
+// markFramed returns mappings in pieces, so that those are apart in which all calls are made with a
+// frame pointer.
+func (t *Tables) markFramed(mappings []bpf.UnwindMapping) (pieces []bpf.UnwindMapping) {
+	for _, m := range mappings {
+		if table := t.store.of(m); table != nil {
+			for _, r := range table.framed {
+				begin, end := max(m.Base+uint64(r.From), m.Begin), min(m.Base+uint64(r.To), m.End)
+				if begin >= end {
+					continue
+				}
+				before, within := m, m
+				before.End, within.Begin, within.End, within.Framed, m.Begin = begin, begin, end, 1, end
+				if before.Begin < before.End {
+					pieces = append(pieces, before)
+				}
+				pieces = append(pieces, within)
+			}
+		}
+		if m.Begin < m.End {
+			pieces = append(pieces, m)
+		}
+	}
+	return pieces
 }
 
 // tableOf returns the table of a mapping, nil if it gets none. It reports whether to try again.

@@ -9,6 +9,8 @@ import (
 
 // A kernel is the kernel side: requests, and what answers them. Tests have another one.
 type kernel interface {
+	// asked reports whether there are requests.
+	asked() bool
 	// requests returns the requests that are there, by pid.
 	requests() map[uint32]bpf.UnwindWant
 	// takeOut takes out the request of a process, which may leave another one then.
@@ -19,12 +21,17 @@ type kernel interface {
 	// eachProcess calls f with each record, children's included. The record is f's until it returns.
 	eachProcess(f func(pid uint32, record *bpf.UnwoundProcess))
 
-	setTable(slot, generation uint32, rows []unwind.Row) error
-	dropTable(slot uint32)
+	setTable(slot uint16, generation uint32, rows []unwind.Row) error
+	dropTable(slot uint16)
 }
 
 // objects are the real one's maps. What cannot be deleted there is gone already.
 type objects struct{ *bpf.Objects }
+
+func (o objects) asked() bool {
+	var pid uint32
+	return o.UnwindWanted.NextKey(nil, &pid) == nil
+}
 
 func (o objects) requests() (found map[uint32]bpf.UnwindWant) {
 	var pid uint32
@@ -62,7 +69,7 @@ func (o objects) eachProcess(f func(pid uint32, record *bpf.UnwoundProcess)) {
 	}
 }
 
-func (o objects) setTable(slot, generation uint32, rows []unwind.Row) error {
+func (o objects) setTable(slot uint16, generation uint32, rows []unwind.Row) error {
 	m, err := bpf.NewUnwindTable(generation, len(rows), func(i int) uint64 {
 		return uint64(rows[i].Rule)<<32 | uint64(rows[i].Offset)
 	})
@@ -70,7 +77,7 @@ func (o objects) setTable(slot, generation uint32, rows []unwind.Row) error {
 		return err
 	}
 	defer m.Close() // it stays as long as it is in the map
-	return o.UnwindTables.Put(slot, m)
+	return o.UnwindTables.Put(uint32(slot), m)
 }
 
-func (o objects) dropTable(slot uint32) { _ = o.UnwindTables.Delete(slot) }
+func (o objects) dropTable(slot uint16) { _ = o.UnwindTables.Delete(uint32(slot)) }

@@ -25,10 +25,11 @@ const (
 // A table is one in the kernel.
 type table struct {
 	sum        unwind.Sum
-	slot       uint32
+	slot       uint16
 	generation uint32
 	segments   elffile.Segments
 	base       uint64 // address of the file at which its offsets begin
+	framed     []unwind.Range
 	bytes      int
 	used       time.Time // when a process last had it
 }
@@ -130,8 +131,8 @@ func (s *store) get(ctx context.Context, frames content) (*table, error) {
 		return nil, fmt.Errorf("%w: %w", errKernel, err)
 	}
 	t := &table{
-		sum: sum, slot: slot, generation: s.generation, segments: frames.Segments(), base: made.Base, bytes: bytes,
-		used: time.Now(),
+		sum: sum, slot: slot, generation: s.generation, segments: frames.Segments(), base: made.Base,
+		framed: made.Framed(), bytes: bytes, used: time.Now(),
 	}
 	s.bySum[sum], s.bySlot[slot] = t, t
 	s.bytes += bytes
@@ -142,7 +143,7 @@ func (s *store) get(ctx context.Context, frames content) (*table, error) {
 // room returns a free slot. If there is none, or too little memory, tables make room that no process
 // has had for spareTable, the one that was used longest ago first: tables that are in use would
 // only drive each other out. Walks notice by the generation of what is in the slot then.
-func (s *store) room(bytes int) (slot uint32, ok bool) {
+func (s *store) room(bytes int) (slot uint16, ok bool) {
 	for {
 		var oldest *table
 		free := -1
@@ -155,7 +156,7 @@ func (s *store) room(bytes int) (slot uint32, ok bool) {
 			}
 		}
 		if free >= 0 && s.bytes+bytes <= maxTableBytes {
-			return uint32(free), true
+			return uint16(free), true
 		}
 		if oldest == nil || time.Since(oldest.used) < spareTable {
 			return 0, false
@@ -172,9 +173,20 @@ func (s *store) drop(t *table) {
 	s.kernel.dropTable(t.slot)
 }
 
-// use notes that a process has a table.
-func (s *store) use(slot, generation uint32) {
-	if t := s.bySlot[slot%bpf.MaxUnwindTables]; t != nil && t.generation == generation {
+// of returns the table of a mapping, nil if it has none.
+func (s *store) of(m bpf.UnwindMapping) *table {
+	if m.Table >= bpf.MaxUnwindTables {
+		return nil
+	}
+	if t := s.bySlot[m.Table]; t != nil && t.generation == m.Generation {
+		return t
+	}
+	return nil
+}
+
+// use notes that a process has the table of a mapping.
+func (s *store) use(m bpf.UnwindMapping) {
+	if t := s.of(m); t != nil {
 		t.used = time.Now()
 	}
 }

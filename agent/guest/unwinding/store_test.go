@@ -19,20 +19,21 @@ import (
 type fakeKernel struct {
 	wants     map[uint32]bpf.UnwindWant
 	processes map[uint32]bpf.UnwoundProcess
-	tables    map[uint32]uint32 // generation by slot
+	tables    map[uint16]uint32 // generation by slot
 	set       int               // tables that were set
 	full      error             // answer to what is set
 }
 
 func newFakeKernel() *fakeKernel {
 	return &fakeKernel{wants: map[uint32]bpf.UnwindWant{}, processes: map[uint32]bpf.UnwoundProcess{},
-		tables: map[uint32]uint32{}}
+		tables: map[uint16]uint32{}}
 }
 
+func (k *fakeKernel) asked() bool                         { return len(k.wants) > 0 }
 func (k *fakeKernel) requests() map[uint32]bpf.UnwindWant { return k.wants }
 func (k *fakeKernel) takeOut(pid uint32)                  { delete(k.wants, pid) }
 func (k *fakeKernel) dropProcess(pid uint32)              { delete(k.processes, pid) }
-func (k *fakeKernel) dropTable(slot uint32)               { delete(k.tables, slot) }
+func (k *fakeKernel) dropTable(slot uint16)               { delete(k.tables, slot) }
 
 func (k *fakeKernel) setProcess(pid uint32, record *bpf.UnwoundProcess) error {
 	if k.full == nil {
@@ -47,7 +48,7 @@ func (k *fakeKernel) eachProcess(f func(pid uint32, record *bpf.UnwoundProcess))
 	}
 }
 
-func (k *fakeKernel) setTable(slot, generation uint32, rows []unwind.Row) error {
+func (k *fakeKernel) setTable(slot uint16, generation uint32, rows []unwind.Row) error {
 	if k.full == nil {
 		k.tables[slot] = generation
 		k.set++
@@ -139,8 +140,8 @@ func TestStoreRoom(t *testing.T) {
 	if s.has(oldest) || !s.has(tables[1]) || losses[LossEvicted] != 1 {
 		t.Errorf("the oldest is there: %v, the next: %v, lost %v", s.has(oldest), s.has(tables[1]), losses)
 	}
-	s.use(oldest.slot, oldest.generation) // of a record that was not renewed
-	s.use(tables[1].slot, tables[1].generation)
+	s.use(bpf.UnwindMapping{Table: oldest.slot, Generation: oldest.generation}) // of a record that was not renewed
+	s.use(bpf.UnwindMapping{Table: tables[1].slot, Generation: tables[1].generation})
 	if time.Since(tables[1].used) > time.Minute {
 		t.Error("a table that a process has is not used")
 	}

@@ -24,9 +24,9 @@ type Config struct {
 	Failed func(error)
 }
 
-// How often requests are looked for: after one, in the next busyTime more often.
+// How often requests are looked for without a call of Look: after one that was answered, in the next
+// busyTime often, as a walk that comes further asks for the next table.
 const (
-	interval     = 400 * time.Millisecond
 	busyInterval = 20 * time.Millisecond
 	busyTime     = 2 * time.Second
 )
@@ -86,6 +86,7 @@ type Tables struct {
 	kernel kernel
 	cancel context.CancelFunc
 	ended  chan struct{}
+	asked  chan struct{} // there are requests
 	vdso   []byte
 
 	// These belong to the goroutine.
@@ -117,7 +118,7 @@ type mapped struct {
 	table *table // nil if it gets none
 }
 
-// Start begins to answer requests.
+// Start begins to answer requests: those that Look finds.
 func Start(c Config) *Tables {
 	ctx, cancel := context.WithCancel(context.Background())
 	t := newTables(c, objects{c.Objects})
@@ -130,14 +131,27 @@ func Start(c Config) *Tables {
 }
 
 func newTables(c Config, k kernel) *Tables {
-	t := &Tables{config: c, kernel: k, processes: map[uint32]*process{}, vdso: c.Root.ReadVDSO(), credit: timeCredit,
-		credited: time.Now()}
+	t := &Tables{
+		config: c, kernel: k, asked: make(chan struct{}, 1), processes: map[uint32]*process{}, vdso: c.Root.ReadVDSO(),
+		credit: timeCredit, credited: time.Now(),
+	}
 	t.store = newStore(k, t.count)
 	t.stats.Losses = map[string]uint64{}
 	for _, l := range losses {
 		t.stats.Losses[string(l)] = 0
 	}
 	return t
+}
+
+// Look looks for requests, and has them answered. It does not wait for that.
+func (t *Tables) Look() {
+	if t == nil || !t.kernel.asked() {
+		return
+	}
+	select {
+	case t.asked <- struct{}{}:
+	default: // that is known
+	}
 }
 
 // Close ends that. Tables stay in the kernel until the maps are closed.
@@ -197,19 +211,20 @@ func (t *Tables) noteWithout(path string) {
 	}
 }
 
-// run looks for requests until ctx ends.
+// run answers requests until ctx ends.
 func (t *Tables) run(ctx context.Context) {
-	timer := time.NewTimer(interval)
+	timer := time.NewTimer(sweepInterval)
 	defer timer.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return
+		case <-t.asked:
 		case <-timer.C:
 		}
 		err := proc.Catch(func() error {
 			t.answerAll(ctx)
-			if time.Since(t.swept) > sweepInterval {
+			if time.Since(t.swept) >= sweepInterval {
 				t.sweep()
 			}
 			return nil
@@ -217,7 +232,7 @@ func (t *Tables) run(ctx context.Context) {
 		if err != nil && t.config.Failed != nil {
 			t.config.Failed(err)
 		}
-		next := interval
+		next := sweepInterval
 		if time.Now().Before(t.busyUntil) {
 			next = busyInterval
 		}
@@ -325,9 +340,7 @@ func (t *Tables) sweep() {
 	t.kernel.eachProcess(func(pid uint32, record *bpf.UnwoundProcess) {
 		pids = append(pids, pid)
 		for i := range record.Mappings {
-			if m := &record.Mappings[i]; m.Table != bpf.NoUnwindTable {
-				t.store.use(m.Table, m.Generation)
-			}
+			t.store.use(record.Mappings[i])
 		}
 	})
 	for _, pid := range pids {

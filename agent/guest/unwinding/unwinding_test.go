@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/vmprof-agent/vmprof-agent/agent/host/proc"
 	"github.com/vmprof-agent/vmprof-agent/bpf"
+	"github.com/vmprof-agent/vmprof-agent/elffile/unwind"
 )
 
 func testTables(t *testing.T) (*Tables, *fakeKernel) {
@@ -93,7 +95,8 @@ func TestAnswer(t *testing.T) {
 		t.Errorf("record {%#x %d %d} of a process with %+v", record.Stack, record.CodePages, record.Serial, layout)
 	}
 	m, ok := mappingOf(record, libc.Start+64)
-	if !ok || m.Begin != libc.Start || m.End != libc.Limit || m.Table == bpf.NoUnwindTable ||
+	last, _ := mappingOf(record, libc.Limit-1)
+	if !ok || m.Begin != libc.Start || last.End != libc.Limit || last.Table != m.Table || m.Table == bpf.NoUnwindTable ||
 		k.tables[m.Table] != m.Generation || m.Base > m.Begin || m.Begin-m.Base > 1<<32 {
 		t.Errorf("libc: %+v, of tables %v", m, k.tables)
 	}
@@ -163,6 +166,40 @@ func TestAnswerNone(t *testing.T) {
 	s := tables.Stats()
 	if s.Losses[string(LossNone)] != 1 || s.Tables != 0 || len(tables.Notes()) != 1 {
 		t.Errorf("%+v, notes %q", s, tables.Notes())
+	}
+}
+
+// Code whose calls are made with a frame pointer is apart, if there is room for that.
+func TestMarkFramed(t *testing.T) {
+	tables, _ := testTables(t)
+	one := tables.store.mustGet(t, fakeContent{id: 1, rows: 1})
+	one.framed = []unwind.Range{{From: 0x1000, To: 0x3000}, {From: 0x5000, To: 0x9000}}
+	const base = 1 << 20
+	of := func(begin, end uint64, framed uint16) bpf.UnwindMapping {
+		return bpf.UnwindMapping{
+			Begin: begin, End: end, Base: base, Table: one.slot, Framed: framed, Generation: one.generation,
+		}
+	}
+	none := bpf.UnwindMapping{Begin: base + 0x20000, End: base + 0x21000, Table: bpf.NoUnwindTable}
+	for _, c := range []struct{ whole, want []bpf.UnwindMapping }{
+		{[]bpf.UnwindMapping{of(base, base+0x10000, 0), none}, []bpf.UnwindMapping{
+			of(base, base+0x1000, 0), of(base+0x1000, base+0x3000, 1), of(base+0x3000, base+0x5000, 0),
+			of(base+0x5000, base+0x9000, 1), of(base+0x9000, base+0x10000, 0), none,
+		}},
+		{[]bpf.UnwindMapping{of(base+0x2000, base+0x6000, 0)}, []bpf.UnwindMapping{
+			of(base+0x2000, base+0x3000, 1), of(base+0x3000, base+0x5000, 0), of(base+0x5000, base+0x6000, 1),
+		}},
+		{[]bpf.UnwindMapping{of(base+0x9000, base+0xa000, 0)}, []bpf.UnwindMapping{of(base+0x9000, base+0xa000, 0)}},
+		{[]bpf.UnwindMapping{none}, []bpf.UnwindMapping{none}},
+	} {
+		if got := tables.markFramed(c.whole); !slices.Equal(got, c.want) {
+			t.Errorf("%+v becomes %+v, want %+v", c.whole, got, c.want)
+		}
+	}
+	gone := of(base, base+0x10000, 0)
+	gone.Generation++
+	if got := tables.markFramed([]bpf.UnwindMapping{gone}); len(got) != 1 {
+		t.Errorf("by a table that was dropped: %+v", got)
 	}
 }
 
