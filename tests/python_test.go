@@ -3,6 +3,7 @@ package tests
 import (
 	"context"
 	"math"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -158,6 +159,39 @@ func TestPythonNative(t *testing.T) {
 	}
 }
 
+// Functions of C that Python calls, and that call Python, are between the two, also where the
+// interpreter has no frame pointers: once there are unwind tables.
+func TestPythonBetween(t *testing.T) {
+	if runtime.GOARCH != "amd64" {
+		t.Skip("only x86-64 has unwind tables")
+	}
+	for _, i := range outermost(t) {
+		t.Run(i.String(), func(t *testing.T) {
+			guest, err := i.Start(context.WithoutCancel(t.Context()))
+			if err != nil {
+				t.Fatal(err)
+			}
+			all := laterStacks(t, guest.PID(), 1500*time.Millisecond)
+			if _, err := guest.Close(); err != nil {
+				t.Fatal(err)
+			}
+			// 3.9 and 3.10 show methods without their class
+			at := func(s stacks.Stack, name string) int {
+				return slices.IndexFunc(s.Frames, func(f stacks.Frame) bool { return strings.HasSuffix(f.Function, name) })
+			}
+			both := stacks.Count(all, func(s stacks.Stack) bool { return at(s, ".key") >= 0 })
+			between := stacks.Count(all, func(s stacks.Stack) bool {
+				key, ordered := at(s, ".key"), at(s, ".ordered")
+				return key >= 0 && ordered > key+1 && strings.Contains(s.Frames[key+1].Mapping, "python")
+			})
+			t.Logf("%d of %d stacks have C between key and ordered", between, both)
+			if both < 20 || between < both*98/100 {
+				t.Errorf("%d of %d stacks have C between key and ordered", between, both)
+			}
+		})
+	}
+}
+
 // TestPythonExec: a process that executes another interpreter is profiled as that, and one that
 // forks has a child that is.
 func TestPythonExec(t *testing.T) {
@@ -268,7 +302,8 @@ func TestPythonWall(t *testing.T) {
 				t.Fatal(err, closed)
 			}
 			length, in := float64(recording.Profile.DurationNanos), map[string]float64{}
-			functions := []string{"shares.work", "shares.background"}
+			// the last one waits for input all the time
+			functions := []string{"shares.work", "shares.background", "shares.wait"}
 			for _, row := range rowsOf(t, recording.Profile, "wall") {
 				for _, function := range functions {
 					if row.Has(function) {

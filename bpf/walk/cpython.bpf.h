@@ -191,6 +191,10 @@ static __noinline __attribute__((unused)) void begin_python(const struct hotspot
 		find_python_thread(vm, first, self);
 		thread = s->start.found_thread;
 		t->tid = tid;
+#ifdef ALONE
+		if (lacking) /* it may be found once that is there */
+			t->tid = 0;
+#endif
 		t->born = born;
 		t->serial = vm->serial;
 		t->thread = thread;
