@@ -1,8 +1,6 @@
 package main
 
 import (
-	"maps"
-	"math/rand/v2"
 	"slices"
 
 	pprof "github.com/google/pprof/profile"
@@ -48,35 +46,4 @@ func (s sampled) unnamed() float64 {
 		}
 	}
 	return 100 * sum / max(s.innermost.Total(), 1)
-}
-
-// alike is the overlap that two samples of one distribution would have, as many as there are on
-// each side, on average: if both sides are of one distribution, each split of all samples together
-// into two parts of these sizes is as likely as theirs. So nothing is assumed of methods that have
-// no sample. Draws from what the samples say together would have too few methods, and a higher
-// overlap.
-func alike(a, b events.Weights) float64 {
-	var samples []string
-	for _, w := range []events.Weights{a, b} {
-		for _, method := range slices.Sorted(maps.Keys(w)) {
-			for range int(w[method]) {
-				samples = append(samples, method)
-			}
-		}
-	}
-	count := func(samples []string) events.Weights {
-		w := events.Weights{}
-		for _, method := range samples {
-			w[method]++
-		}
-		return w
-	}
-	rng := rand.New(rand.NewPCG(1, 2))
-	const splits = 50
-	mean, first := 0., int(a.Total())
-	for range splits {
-		rng.Shuffle(len(samples), func(i, j int) { samples[i], samples[j] = samples[j], samples[i] })
-		mean += count(samples[:first]).Overlap(count(samples[first:])) / splits
-	}
-	return mean
 }

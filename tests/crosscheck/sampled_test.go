@@ -60,8 +60,8 @@ func TestAlike(t *testing.T) {
 		}
 		return w
 	}
-	one, few, many := alike(flat(1, 100), flat(1, 50)), alike(flat(20, 100), flat(20, 100)),
-		alike(flat(20, 100_000), flat(20, 100_000))
+	one, few, many := events.Alike(flat(1, 100), flat(1, 50)), events.Alike(flat(20, 100), flat(20, 100)),
+		events.Alike(flat(20, 100_000), flat(20, 100_000))
 	if math.Abs(one-100) > 1e-9 || many < 98 || few < 60 || few > 95 {
 		t.Errorf("one method %.1f, few samples %.1f, many %.1f", one, few, many)
 	}
@@ -87,7 +87,7 @@ func TestAlikeFlat(t *testing.T) {
 	for range pairs {
 		a, b := draw(), draw()
 		is += a.Overlap(b) / pairs
-		expected += alike(a, b) / pairs
+		expected += events.Alike(a, b) / pairs
 	}
 	if math.Abs(is-expected) > 2 {
 		t.Errorf("two samples of one distribution overlap by %.1f %%, expected %.1f", is, expected)

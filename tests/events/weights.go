@@ -1,6 +1,11 @@
 package events
 
-import "math"
+import (
+	"maps"
+	"math"
+	"math/rand/v2"
+	"slices"
+)
 
 // Weights are how much there is of each of some things, such as bytes by class. None is negative.
 type Weights map[string]float64
@@ -61,4 +66,35 @@ func (w Weights) Furthest(other Weights) (thing string, by float64) {
 		}
 	}
 	return thing, by
+}
+
+// Alike is the overlap that two samples of one distribution would have, as many as there are on
+// each side, on average: if both sides are of one distribution, each split of all samples together
+// into two parts of these sizes is as likely as theirs. So nothing is assumed of keys that have no
+// sample. Draws from what the samples say together would have too few keys, and a higher
+// overlap.
+func Alike(a, b Weights) float64 {
+	var samples []string
+	for _, w := range []Weights{a, b} {
+		for _, key := range slices.Sorted(maps.Keys(w)) {
+			for range int(w[key]) {
+				samples = append(samples, key)
+			}
+		}
+	}
+	count := func(samples []string) Weights {
+		w := Weights{}
+		for _, key := range samples {
+			w[key]++
+		}
+		return w
+	}
+	rng := rand.New(rand.NewPCG(1, 2))
+	const splits = 50
+	mean, first := 0., int(a.Total())
+	for range splits {
+		rng.Shuffle(len(samples), func(i, j int) { samples[i], samples[j] = samples[j], samples[i] })
+		mean += count(samples[:first]).Overlap(count(samples[first:])) / splits
+	}
+	return mean
 }
