@@ -16,32 +16,36 @@ import (
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
-	ContextTestMapChainRates    = "chain_rates"
-	ContextTestMapContextStates = "context_states"
-	ContextTestMapCounters      = "counters"
-	ContextTestMapEndedPids     = "ended_pids"
-	ContextTestMapEpochs        = "epochs"
-	ContextTestMapEvents        = "events"
-	ContextTestMapKeptStacks    = "kept_stacks"
-	ContextTestMapKnownLinks    = "known_links"
-	ContextTestMapKnownThreads  = "known_threads"
-	ContextTestMapNmiEvents     = "nmi_events"
-	ContextTestMapPids          = "pids"
-	ContextTestMapProcesses     = "processes"
-	ContextTestMapSamples       = "samples"
-	ContextTestMapScratches     = "scratches"
-	ContextTestMapSeenMethods   = "seen_methods"
-	ContextTestMapTasks         = "tasks"
-	ContextTestProgContext      = "context"
-	ContextTestVarCheckContexts = "check_contexts"
-	ContextTestVarConfirmLevels = "confirm_levels"
-	ContextTestVarContexts      = "contexts"
-	ContextTestVarFilterByPid   = "filter_by_pid"
-	ContextTestVarFirstSpare    = "first_spare"
-	ContextTestVarJavaOnly      = "java_only"
-	ContextTestVarWakeupBytes   = "wakeup_bytes"
-	ContextTestVarWalkNs        = "walk_ns"
-	ContextTestVarWalkUnknown   = "walk_unknown"
+	ContextTestMapChainRates        = "chain_rates"
+	ContextTestMapContextStates     = "context_states"
+	ContextTestMapCounters          = "counters"
+	ContextTestMapEndedPids         = "ended_pids"
+	ContextTestMapEpochs            = "epochs"
+	ContextTestMapEvents            = "events"
+	ContextTestMapKeptStacks        = "kept_stacks"
+	ContextTestMapKnownLinks        = "known_links"
+	ContextTestMapKnownThreads      = "known_threads"
+	ContextTestMapNmiEvents         = "nmi_events"
+	ContextTestMapPids              = "pids"
+	ContextTestMapProcesses         = "processes"
+	ContextTestMapSamples           = "samples"
+	ContextTestMapScratches         = "scratches"
+	ContextTestMapSeenMethods       = "seen_methods"
+	ContextTestMapTasks             = "tasks"
+	ContextTestMapUnwindTables      = "unwind_tables"
+	ContextTestMapUnwindWanted      = "unwind_wanted"
+	ContextTestMapUnwound           = "unwound"
+	ContextTestProgContext          = "context"
+	ContextTestVarCheckContexts     = "check_contexts"
+	ContextTestVarConfirmLevels     = "confirm_levels"
+	ContextTestVarContexts          = "contexts"
+	ContextTestVarExportUnwindBlock = "export_unwind_block"
+	ContextTestVarFilterByPid       = "filter_by_pid"
+	ContextTestVarFirstSpare        = "first_spare"
+	ContextTestVarJavaOnly          = "java_only"
+	ContextTestVarWakeupBytes       = "wakeup_bytes"
+	ContextTestVarWalkNs            = "walk_ns"
+	ContextTestVarWalkUnknown       = "walk_unknown"
 )
 
 // LoadContextTest returns the embedded CollectionSpec for ContextTest.
@@ -109,21 +113,25 @@ type ContextTestMapSpecs struct {
 	Scratches     *ebpf.MapSpec `ebpf:"scratches"`
 	SeenMethods   *ebpf.MapSpec `ebpf:"seen_methods"`
 	Tasks         *ebpf.MapSpec `ebpf:"tasks"`
+	UnwindTables  *ebpf.MapSpec `ebpf:"unwind_tables"`
+	UnwindWanted  *ebpf.MapSpec `ebpf:"unwind_wanted"`
+	Unwound       *ebpf.MapSpec `ebpf:"unwound"`
 }
 
 // ContextTestVariableSpecs contains global variables before they are loaded into the kernel.
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type ContextTestVariableSpecs struct {
-	CheckContexts *ebpf.VariableSpec `ebpf:"check_contexts"`
-	ConfirmLevels *ebpf.VariableSpec `ebpf:"confirm_levels"`
-	Contexts      *ebpf.VariableSpec `ebpf:"contexts"`
-	FilterByPid   *ebpf.VariableSpec `ebpf:"filter_by_pid"`
-	FirstSpare    *ebpf.VariableSpec `ebpf:"first_spare"`
-	JavaOnly      *ebpf.VariableSpec `ebpf:"java_only"`
-	WakeupBytes   *ebpf.VariableSpec `ebpf:"wakeup_bytes"`
-	WalkNs        *ebpf.VariableSpec `ebpf:"walk_ns"`
-	WalkUnknown   *ebpf.VariableSpec `ebpf:"walk_unknown"`
+	CheckContexts     *ebpf.VariableSpec `ebpf:"check_contexts"`
+	ConfirmLevels     *ebpf.VariableSpec `ebpf:"confirm_levels"`
+	Contexts          *ebpf.VariableSpec `ebpf:"contexts"`
+	ExportUnwindBlock *ebpf.VariableSpec `ebpf:"export_unwind_block"`
+	FilterByPid       *ebpf.VariableSpec `ebpf:"filter_by_pid"`
+	FirstSpare        *ebpf.VariableSpec `ebpf:"first_spare"`
+	JavaOnly          *ebpf.VariableSpec `ebpf:"java_only"`
+	WakeupBytes       *ebpf.VariableSpec `ebpf:"wakeup_bytes"`
+	WalkNs            *ebpf.VariableSpec `ebpf:"walk_ns"`
+	WalkUnknown       *ebpf.VariableSpec `ebpf:"walk_unknown"`
 }
 
 // ContextTestObjects contains all objects after they have been loaded into the kernel.
@@ -162,6 +170,9 @@ type ContextTestMaps struct {
 	Scratches     *ebpf.Map `ebpf:"scratches"`
 	SeenMethods   *ebpf.Map `ebpf:"seen_methods"`
 	Tasks         *ebpf.Map `ebpf:"tasks"`
+	UnwindTables  *ebpf.Map `ebpf:"unwind_tables"`
+	UnwindWanted  *ebpf.Map `ebpf:"unwind_wanted"`
+	Unwound       *ebpf.Map `ebpf:"unwound"`
 }
 
 func (m *ContextTestMaps) Close() error {
@@ -182,6 +193,9 @@ func (m *ContextTestMaps) Close() error {
 		m.Scratches,
 		m.SeenMethods,
 		m.Tasks,
+		m.UnwindTables,
+		m.UnwindWanted,
+		m.Unwound,
 	)
 }
 
@@ -189,15 +203,16 @@ func (m *ContextTestMaps) Close() error {
 //
 // It can be passed to LoadContextTestObjects or ebpf.CollectionSpec.LoadAndAssign.
 type ContextTestVariables struct {
-	CheckContexts *ebpf.Variable `ebpf:"check_contexts"`
-	ConfirmLevels *ebpf.Variable `ebpf:"confirm_levels"`
-	Contexts      *ebpf.Variable `ebpf:"contexts"`
-	FilterByPid   *ebpf.Variable `ebpf:"filter_by_pid"`
-	FirstSpare    *ebpf.Variable `ebpf:"first_spare"`
-	JavaOnly      *ebpf.Variable `ebpf:"java_only"`
-	WakeupBytes   *ebpf.Variable `ebpf:"wakeup_bytes"`
-	WalkNs        *ebpf.Variable `ebpf:"walk_ns"`
-	WalkUnknown   *ebpf.Variable `ebpf:"walk_unknown"`
+	CheckContexts     *ebpf.Variable `ebpf:"check_contexts"`
+	ConfirmLevels     *ebpf.Variable `ebpf:"confirm_levels"`
+	Contexts          *ebpf.Variable `ebpf:"contexts"`
+	ExportUnwindBlock *ebpf.Variable `ebpf:"export_unwind_block"`
+	FilterByPid       *ebpf.Variable `ebpf:"filter_by_pid"`
+	FirstSpare        *ebpf.Variable `ebpf:"first_spare"`
+	JavaOnly          *ebpf.Variable `ebpf:"java_only"`
+	WakeupBytes       *ebpf.Variable `ebpf:"wakeup_bytes"`
+	WalkNs            *ebpf.Variable `ebpf:"walk_ns"`
+	WalkUnknown       *ebpf.Variable `ebpf:"walk_unknown"`
 }
 
 // ContextTestPrograms contains all programs after they have been loaded into the kernel.

@@ -30,9 +30,13 @@ const (
 	FaultMapScratches          = "scratches"
 	FaultMapSeenMethods        = "seen_methods"
 	FaultMapStrangers          = "strangers"
+	FaultMapUnwindTables       = "unwind_tables"
+	FaultMapUnwindWanted       = "unwind_wanted"
+	FaultMapUnwound            = "unwound"
 	FaultProgOverflow          = "overflow"
 	FaultProgPageFault         = "page_fault"
 	FaultVarDrawSeed           = "draw_seed"
+	FaultVarExportUnwindBlock  = "export_unwind_block"
 	FaultVarFilterByPid        = "filter_by_pid"
 	FaultVarFirstSpare         = "first_spare"
 	FaultVarInstructionsPeriod = "instructions_period"
@@ -105,6 +109,9 @@ type FaultMapSpecs struct {
 	Scratches    *ebpf.MapSpec `ebpf:"scratches"`
 	SeenMethods  *ebpf.MapSpec `ebpf:"seen_methods"`
 	Strangers    *ebpf.MapSpec `ebpf:"strangers"`
+	UnwindTables *ebpf.MapSpec `ebpf:"unwind_tables"`
+	UnwindWanted *ebpf.MapSpec `ebpf:"unwind_wanted"`
+	Unwound      *ebpf.MapSpec `ebpf:"unwound"`
 }
 
 // FaultVariableSpecs contains global variables before they are loaded into the kernel.
@@ -112,6 +119,7 @@ type FaultMapSpecs struct {
 // It can be passed ebpf.CollectionSpec.Assign.
 type FaultVariableSpecs struct {
 	DrawSeed           *ebpf.VariableSpec `ebpf:"draw_seed"`
+	ExportUnwindBlock  *ebpf.VariableSpec `ebpf:"export_unwind_block"`
 	FilterByPid        *ebpf.VariableSpec `ebpf:"filter_by_pid"`
 	FirstSpare         *ebpf.VariableSpec `ebpf:"first_spare"`
 	InstructionsPeriod *ebpf.VariableSpec `ebpf:"instructions_period"`
@@ -154,6 +162,9 @@ type FaultMaps struct {
 	Scratches    *ebpf.Map `ebpf:"scratches"`
 	SeenMethods  *ebpf.Map `ebpf:"seen_methods"`
 	Strangers    *ebpf.Map `ebpf:"strangers"`
+	UnwindTables *ebpf.Map `ebpf:"unwind_tables"`
+	UnwindWanted *ebpf.Map `ebpf:"unwind_wanted"`
+	Unwound      *ebpf.Map `ebpf:"unwound"`
 }
 
 func (m *FaultMaps) Close() error {
@@ -172,6 +183,9 @@ func (m *FaultMaps) Close() error {
 		m.Scratches,
 		m.SeenMethods,
 		m.Strangers,
+		m.UnwindTables,
+		m.UnwindWanted,
+		m.Unwound,
 	)
 }
 
@@ -180,6 +194,7 @@ func (m *FaultMaps) Close() error {
 // It can be passed to LoadFaultObjects or ebpf.CollectionSpec.LoadAndAssign.
 type FaultVariables struct {
 	DrawSeed           *ebpf.Variable `ebpf:"draw_seed"`
+	ExportUnwindBlock  *ebpf.Variable `ebpf:"export_unwind_block"`
 	FilterByPid        *ebpf.Variable `ebpf:"filter_by_pid"`
 	FirstSpare         *ebpf.Variable `ebpf:"first_spare"`
 	InstructionsPeriod *ebpf.Variable `ebpf:"instructions_period"`

@@ -16,34 +16,38 @@ import (
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
-	KernelTickMapCounters         = "counters"
-	KernelTickMapEndedPids        = "ended_pids"
-	KernelTickMapEpochs           = "epochs"
-	KernelTickMapEvents           = "events"
-	KernelTickMapKnownSuffixes    = "known_suffixes"
-	KernelTickMapKnownThreads     = "known_threads"
-	KernelTickMapNamedThreads     = "named_threads"
-	KernelTickMapNmiEvents        = "nmi_events"
-	KernelTickMapPids             = "pids"
-	KernelTickMapProcesses        = "processes"
-	KernelTickMapScratches        = "scratches"
-	KernelTickMapSeenMethods      = "seen_methods"
-	KernelTickMapStrata           = "strata"
-	KernelTickMapSuffixSeed       = "suffix_seed"
-	KernelTickMapTickCounts       = "tick_counts"
-	KernelTickProgChargeTick      = "charge_tick"
-	KernelTickProgExpireTick      = "expire_tick"
-	KernelTickVarFilterByPid      = "filter_by_pid"
-	KernelTickVarFirstSpare       = "first_spare"
-	KernelTickVarInterruptEntries = "interrupt_entries"
-	KernelTickVarJavaOnly         = "java_only"
-	KernelTickVarOtherClock       = "other_clock"
-	KernelTickVarSampledShare     = "sampled_share"
-	KernelTickVarSampling         = "sampling"
-	KernelTickVarTickFunction     = "tick_function"
-	KernelTickVarTicked           = "ticked"
-	KernelTickVarWakeupBytes      = "wakeup_bytes"
-	KernelTickVarWalkNs           = "walk_ns"
+	KernelTickMapCounters          = "counters"
+	KernelTickMapEndedPids         = "ended_pids"
+	KernelTickMapEpochs            = "epochs"
+	KernelTickMapEvents            = "events"
+	KernelTickMapKnownSuffixes     = "known_suffixes"
+	KernelTickMapKnownThreads      = "known_threads"
+	KernelTickMapNamedThreads      = "named_threads"
+	KernelTickMapNmiEvents         = "nmi_events"
+	KernelTickMapPids              = "pids"
+	KernelTickMapProcesses         = "processes"
+	KernelTickMapScratches         = "scratches"
+	KernelTickMapSeenMethods       = "seen_methods"
+	KernelTickMapStrata            = "strata"
+	KernelTickMapSuffixSeed        = "suffix_seed"
+	KernelTickMapTickCounts        = "tick_counts"
+	KernelTickMapUnwindTables      = "unwind_tables"
+	KernelTickMapUnwindWanted      = "unwind_wanted"
+	KernelTickMapUnwound           = "unwound"
+	KernelTickProgChargeTick       = "charge_tick"
+	KernelTickProgExpireTick       = "expire_tick"
+	KernelTickVarExportUnwindBlock = "export_unwind_block"
+	KernelTickVarFilterByPid       = "filter_by_pid"
+	KernelTickVarFirstSpare        = "first_spare"
+	KernelTickVarInterruptEntries  = "interrupt_entries"
+	KernelTickVarJavaOnly          = "java_only"
+	KernelTickVarOtherClock        = "other_clock"
+	KernelTickVarSampledShare      = "sampled_share"
+	KernelTickVarSampling          = "sampling"
+	KernelTickVarTickFunction      = "tick_function"
+	KernelTickVarTicked            = "ticked"
+	KernelTickVarWakeupBytes       = "wakeup_bytes"
+	KernelTickVarWalkNs            = "walk_ns"
 )
 
 // LoadKernelTick returns the embedded CollectionSpec for KernelTick.
@@ -111,23 +115,27 @@ type KernelTickMapSpecs struct {
 	Strata        *ebpf.MapSpec `ebpf:"strata"`
 	SuffixSeed    *ebpf.MapSpec `ebpf:"suffix_seed"`
 	TickCounts    *ebpf.MapSpec `ebpf:"tick_counts"`
+	UnwindTables  *ebpf.MapSpec `ebpf:"unwind_tables"`
+	UnwindWanted  *ebpf.MapSpec `ebpf:"unwind_wanted"`
+	Unwound       *ebpf.MapSpec `ebpf:"unwound"`
 }
 
 // KernelTickVariableSpecs contains global variables before they are loaded into the kernel.
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type KernelTickVariableSpecs struct {
-	FilterByPid      *ebpf.VariableSpec `ebpf:"filter_by_pid"`
-	FirstSpare       *ebpf.VariableSpec `ebpf:"first_spare"`
-	InterruptEntries *ebpf.VariableSpec `ebpf:"interrupt_entries"`
-	JavaOnly         *ebpf.VariableSpec `ebpf:"java_only"`
-	OtherClock       *ebpf.VariableSpec `ebpf:"other_clock"`
-	SampledShare     *ebpf.VariableSpec `ebpf:"sampled_share"`
-	Sampling         *ebpf.VariableSpec `ebpf:"sampling"`
-	TickFunction     *ebpf.VariableSpec `ebpf:"tick_function"`
-	Ticked           *ebpf.VariableSpec `ebpf:"ticked"`
-	WakeupBytes      *ebpf.VariableSpec `ebpf:"wakeup_bytes"`
-	WalkNs           *ebpf.VariableSpec `ebpf:"walk_ns"`
+	ExportUnwindBlock *ebpf.VariableSpec `ebpf:"export_unwind_block"`
+	FilterByPid       *ebpf.VariableSpec `ebpf:"filter_by_pid"`
+	FirstSpare        *ebpf.VariableSpec `ebpf:"first_spare"`
+	InterruptEntries  *ebpf.VariableSpec `ebpf:"interrupt_entries"`
+	JavaOnly          *ebpf.VariableSpec `ebpf:"java_only"`
+	OtherClock        *ebpf.VariableSpec `ebpf:"other_clock"`
+	SampledShare      *ebpf.VariableSpec `ebpf:"sampled_share"`
+	Sampling          *ebpf.VariableSpec `ebpf:"sampling"`
+	TickFunction      *ebpf.VariableSpec `ebpf:"tick_function"`
+	Ticked            *ebpf.VariableSpec `ebpf:"ticked"`
+	WakeupBytes       *ebpf.VariableSpec `ebpf:"wakeup_bytes"`
+	WalkNs            *ebpf.VariableSpec `ebpf:"walk_ns"`
 }
 
 // KernelTickObjects contains all objects after they have been loaded into the kernel.
@@ -165,6 +173,9 @@ type KernelTickMaps struct {
 	Strata        *ebpf.Map `ebpf:"strata"`
 	SuffixSeed    *ebpf.Map `ebpf:"suffix_seed"`
 	TickCounts    *ebpf.Map `ebpf:"tick_counts"`
+	UnwindTables  *ebpf.Map `ebpf:"unwind_tables"`
+	UnwindWanted  *ebpf.Map `ebpf:"unwind_wanted"`
+	Unwound       *ebpf.Map `ebpf:"unwound"`
 }
 
 func (m *KernelTickMaps) Close() error {
@@ -184,6 +195,9 @@ func (m *KernelTickMaps) Close() error {
 		m.Strata,
 		m.SuffixSeed,
 		m.TickCounts,
+		m.UnwindTables,
+		m.UnwindWanted,
+		m.Unwound,
 	)
 }
 
@@ -191,17 +205,18 @@ func (m *KernelTickMaps) Close() error {
 //
 // It can be passed to LoadKernelTickObjects or ebpf.CollectionSpec.LoadAndAssign.
 type KernelTickVariables struct {
-	FilterByPid      *ebpf.Variable `ebpf:"filter_by_pid"`
-	FirstSpare       *ebpf.Variable `ebpf:"first_spare"`
-	InterruptEntries *ebpf.Variable `ebpf:"interrupt_entries"`
-	JavaOnly         *ebpf.Variable `ebpf:"java_only"`
-	OtherClock       *ebpf.Variable `ebpf:"other_clock"`
-	SampledShare     *ebpf.Variable `ebpf:"sampled_share"`
-	Sampling         *ebpf.Variable `ebpf:"sampling"`
-	TickFunction     *ebpf.Variable `ebpf:"tick_function"`
-	Ticked           *ebpf.Variable `ebpf:"ticked"`
-	WakeupBytes      *ebpf.Variable `ebpf:"wakeup_bytes"`
-	WalkNs           *ebpf.Variable `ebpf:"walk_ns"`
+	ExportUnwindBlock *ebpf.Variable `ebpf:"export_unwind_block"`
+	FilterByPid       *ebpf.Variable `ebpf:"filter_by_pid"`
+	FirstSpare        *ebpf.Variable `ebpf:"first_spare"`
+	InterruptEntries  *ebpf.Variable `ebpf:"interrupt_entries"`
+	JavaOnly          *ebpf.Variable `ebpf:"java_only"`
+	OtherClock        *ebpf.Variable `ebpf:"other_clock"`
+	SampledShare      *ebpf.Variable `ebpf:"sampled_share"`
+	Sampling          *ebpf.Variable `ebpf:"sampling"`
+	TickFunction      *ebpf.Variable `ebpf:"tick_function"`
+	Ticked            *ebpf.Variable `ebpf:"ticked"`
+	WakeupBytes       *ebpf.Variable `ebpf:"wakeup_bytes"`
+	WalkNs            *ebpf.Variable `ebpf:"walk_ns"`
 }
 
 // KernelTickPrograms contains all programs after they have been loaded into the kernel.

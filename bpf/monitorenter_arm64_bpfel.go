@@ -56,29 +56,33 @@ type MonitorEnterWatch struct {
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
-	MonitorEnterMapCounters         = "counters"
-	MonitorEnterMapEndedPids        = "ended_pids"
-	MonitorEnterMapEnterWatches     = "enter_watches"
-	MonitorEnterMapEpochs           = "epochs"
-	MonitorEnterMapEvents           = "events"
-	MonitorEnterMapHeaps            = "heaps"
-	MonitorEnterMapKnownThreads     = "known_threads"
-	MonitorEnterMapNmiEvents        = "nmi_events"
-	MonitorEnterMapPids             = "pids"
-	MonitorEnterMapProbeCounts      = "probe_counts"
-	MonitorEnterMapProbes           = "probes"
-	MonitorEnterMapProcesses        = "processes"
-	MonitorEnterMapScratches        = "scratches"
-	MonitorEnterMapSeenMethods      = "seen_methods"
-	MonitorEnterMapStrangers        = "strangers"
-	MonitorEnterMapWatchEnds        = "watch_ends"
-	MonitorEnterProgMonitorEnter    = "monitor_enter"
-	MonitorEnterVarDrawSeed         = "draw_seed"
-	MonitorEnterVarExportEnterWatch = "export_enter_watch"
-	MonitorEnterVarFilterByPid      = "filter_by_pid"
-	MonitorEnterVarFirstSpare       = "first_spare"
-	MonitorEnterVarJavaOnly         = "java_only"
-	MonitorEnterVarWalkNs           = "walk_ns"
+	MonitorEnterMapCounters          = "counters"
+	MonitorEnterMapEndedPids         = "ended_pids"
+	MonitorEnterMapEnterWatches      = "enter_watches"
+	MonitorEnterMapEpochs            = "epochs"
+	MonitorEnterMapEvents            = "events"
+	MonitorEnterMapHeaps             = "heaps"
+	MonitorEnterMapKnownThreads      = "known_threads"
+	MonitorEnterMapNmiEvents         = "nmi_events"
+	MonitorEnterMapPids              = "pids"
+	MonitorEnterMapProbeCounts       = "probe_counts"
+	MonitorEnterMapProbes            = "probes"
+	MonitorEnterMapProcesses         = "processes"
+	MonitorEnterMapScratches         = "scratches"
+	MonitorEnterMapSeenMethods       = "seen_methods"
+	MonitorEnterMapStrangers         = "strangers"
+	MonitorEnterMapUnwindTables      = "unwind_tables"
+	MonitorEnterMapUnwindWanted      = "unwind_wanted"
+	MonitorEnterMapUnwound           = "unwound"
+	MonitorEnterMapWatchEnds         = "watch_ends"
+	MonitorEnterProgMonitorEnter     = "monitor_enter"
+	MonitorEnterVarDrawSeed          = "draw_seed"
+	MonitorEnterVarExportEnterWatch  = "export_enter_watch"
+	MonitorEnterVarExportUnwindBlock = "export_unwind_block"
+	MonitorEnterVarFilterByPid       = "filter_by_pid"
+	MonitorEnterVarFirstSpare        = "first_spare"
+	MonitorEnterVarJavaOnly          = "java_only"
+	MonitorEnterVarWalkNs            = "walk_ns"
 )
 
 // LoadMonitorEnter returns the embedded CollectionSpec for MonitorEnter.
@@ -145,6 +149,9 @@ type MonitorEnterMapSpecs struct {
 	Scratches    *ebpf.MapSpec `ebpf:"scratches"`
 	SeenMethods  *ebpf.MapSpec `ebpf:"seen_methods"`
 	Strangers    *ebpf.MapSpec `ebpf:"strangers"`
+	UnwindTables *ebpf.MapSpec `ebpf:"unwind_tables"`
+	UnwindWanted *ebpf.MapSpec `ebpf:"unwind_wanted"`
+	Unwound      *ebpf.MapSpec `ebpf:"unwound"`
 	WatchEnds    *ebpf.MapSpec `ebpf:"watch_ends"`
 }
 
@@ -152,12 +159,13 @@ type MonitorEnterMapSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type MonitorEnterVariableSpecs struct {
-	DrawSeed         *ebpf.VariableSpec `ebpf:"draw_seed"`
-	ExportEnterWatch *ebpf.VariableSpec `ebpf:"export_enter_watch"`
-	FilterByPid      *ebpf.VariableSpec `ebpf:"filter_by_pid"`
-	FirstSpare       *ebpf.VariableSpec `ebpf:"first_spare"`
-	JavaOnly         *ebpf.VariableSpec `ebpf:"java_only"`
-	WalkNs           *ebpf.VariableSpec `ebpf:"walk_ns"`
+	DrawSeed          *ebpf.VariableSpec `ebpf:"draw_seed"`
+	ExportEnterWatch  *ebpf.VariableSpec `ebpf:"export_enter_watch"`
+	ExportUnwindBlock *ebpf.VariableSpec `ebpf:"export_unwind_block"`
+	FilterByPid       *ebpf.VariableSpec `ebpf:"filter_by_pid"`
+	FirstSpare        *ebpf.VariableSpec `ebpf:"first_spare"`
+	JavaOnly          *ebpf.VariableSpec `ebpf:"java_only"`
+	WalkNs            *ebpf.VariableSpec `ebpf:"walk_ns"`
 }
 
 // MonitorEnterObjects contains all objects after they have been loaded into the kernel.
@@ -195,6 +203,9 @@ type MonitorEnterMaps struct {
 	Scratches    *ebpf.Map `ebpf:"scratches"`
 	SeenMethods  *ebpf.Map `ebpf:"seen_methods"`
 	Strangers    *ebpf.Map `ebpf:"strangers"`
+	UnwindTables *ebpf.Map `ebpf:"unwind_tables"`
+	UnwindWanted *ebpf.Map `ebpf:"unwind_wanted"`
+	Unwound      *ebpf.Map `ebpf:"unwound"`
 	WatchEnds    *ebpf.Map `ebpf:"watch_ends"`
 }
 
@@ -215,6 +226,9 @@ func (m *MonitorEnterMaps) Close() error {
 		m.Scratches,
 		m.SeenMethods,
 		m.Strangers,
+		m.UnwindTables,
+		m.UnwindWanted,
+		m.Unwound,
 		m.WatchEnds,
 	)
 }
@@ -223,12 +237,13 @@ func (m *MonitorEnterMaps) Close() error {
 //
 // It can be passed to LoadMonitorEnterObjects or ebpf.CollectionSpec.LoadAndAssign.
 type MonitorEnterVariables struct {
-	DrawSeed         *ebpf.Variable `ebpf:"draw_seed"`
-	ExportEnterWatch *ebpf.Variable `ebpf:"export_enter_watch"`
-	FilterByPid      *ebpf.Variable `ebpf:"filter_by_pid"`
-	FirstSpare       *ebpf.Variable `ebpf:"first_spare"`
-	JavaOnly         *ebpf.Variable `ebpf:"java_only"`
-	WalkNs           *ebpf.Variable `ebpf:"walk_ns"`
+	DrawSeed          *ebpf.Variable `ebpf:"draw_seed"`
+	ExportEnterWatch  *ebpf.Variable `ebpf:"export_enter_watch"`
+	ExportUnwindBlock *ebpf.Variable `ebpf:"export_unwind_block"`
+	FilterByPid       *ebpf.Variable `ebpf:"filter_by_pid"`
+	FirstSpare        *ebpf.Variable `ebpf:"first_spare"`
+	JavaOnly          *ebpf.Variable `ebpf:"java_only"`
+	WalkNs            *ebpf.Variable `ebpf:"walk_ns"`
 }
 
 // MonitorEnterPrograms contains all programs after they have been loaded into the kernel.

@@ -90,6 +90,9 @@ const (
 	OffCPUMapScratches              = "scratches"
 	OffCPUMapSeenMethods            = "seen_methods"
 	OffCPUMapStrangers              = "strangers"
+	OffCPUMapUnwindTables           = "unwind_tables"
+	OffCPUMapUnwindWanted           = "unwind_wanted"
+	OffCPUMapUnwound                = "unwound"
 	OffCPUProgEachThread            = "each_thread"
 	OffCPUProgThreadBegins          = "thread_begins"
 	OffCPUProgThreadGoesOn          = "thread_goes_on"
@@ -99,6 +102,7 @@ const (
 	OffCPUVarDrawSeed               = "draw_seed"
 	OffCPUVarExportOffCpuState      = "export_off_cpu_state"
 	OffCPUVarExportOffCpuThread     = "export_off_cpu_thread"
+	OffCPUVarExportUnwindBlock      = "export_unwind_block"
 	OffCPUVarExportWaitValues       = "export_wait_values"
 	OffCPUVarExportWakerFlags       = "export_waker_flags"
 	OffCPUVarExportWakerValues      = "export_waker_values"
@@ -188,6 +192,9 @@ type OffCPUMapSpecs struct {
 	Scratches       *ebpf.MapSpec `ebpf:"scratches"`
 	SeenMethods     *ebpf.MapSpec `ebpf:"seen_methods"`
 	Strangers       *ebpf.MapSpec `ebpf:"strangers"`
+	UnwindTables    *ebpf.MapSpec `ebpf:"unwind_tables"`
+	UnwindWanted    *ebpf.MapSpec `ebpf:"unwind_wanted"`
+	Unwound         *ebpf.MapSpec `ebpf:"unwound"`
 }
 
 // OffCPUVariableSpecs contains global variables before they are loaded into the kernel.
@@ -197,6 +204,7 @@ type OffCPUVariableSpecs struct {
 	DrawSeed               *ebpf.VariableSpec `ebpf:"draw_seed"`
 	ExportOffCpuState      *ebpf.VariableSpec `ebpf:"export_off_cpu_state"`
 	ExportOffCpuThread     *ebpf.VariableSpec `ebpf:"export_off_cpu_thread"`
+	ExportUnwindBlock      *ebpf.VariableSpec `ebpf:"export_unwind_block"`
 	ExportWaitValues       *ebpf.VariableSpec `ebpf:"export_wait_values"`
 	ExportWakerFlags       *ebpf.VariableSpec `ebpf:"export_waker_flags"`
 	ExportWakerValues      *ebpf.VariableSpec `ebpf:"export_waker_values"`
@@ -252,6 +260,9 @@ type OffCPUMaps struct {
 	Scratches       *ebpf.Map `ebpf:"scratches"`
 	SeenMethods     *ebpf.Map `ebpf:"seen_methods"`
 	Strangers       *ebpf.Map `ebpf:"strangers"`
+	UnwindTables    *ebpf.Map `ebpf:"unwind_tables"`
+	UnwindWanted    *ebpf.Map `ebpf:"unwind_wanted"`
+	Unwound         *ebpf.Map `ebpf:"unwound"`
 }
 
 func (m *OffCPUMaps) Close() error {
@@ -274,6 +285,9 @@ func (m *OffCPUMaps) Close() error {
 		m.Scratches,
 		m.SeenMethods,
 		m.Strangers,
+		m.UnwindTables,
+		m.UnwindWanted,
+		m.Unwound,
 	)
 }
 
@@ -284,6 +298,7 @@ type OffCPUVariables struct {
 	DrawSeed               *ebpf.Variable `ebpf:"draw_seed"`
 	ExportOffCpuState      *ebpf.Variable `ebpf:"export_off_cpu_state"`
 	ExportOffCpuThread     *ebpf.Variable `ebpf:"export_off_cpu_thread"`
+	ExportUnwindBlock      *ebpf.Variable `ebpf:"export_unwind_block"`
 	ExportWaitValues       *ebpf.Variable `ebpf:"export_wait_values"`
 	ExportWakerFlags       *ebpf.Variable `ebpf:"export_waker_flags"`
 	ExportWakerValues      *ebpf.Variable `ebpf:"export_waker_values"`

@@ -342,6 +342,9 @@ const (
 	ProbeMapStrangers           = "strangers"
 	ProbeMapTails               = "tails"
 	ProbeMapUnmountedWaits      = "unmounted_waits"
+	ProbeMapUnwindTables        = "unwind_tables"
+	ProbeMapUnwindWanted        = "unwind_wanted"
+	ProbeMapUnwound             = "unwound"
 	ProbeMapValueProbes         = "value_probes"
 	ProbeMapVirtualCounts       = "virtual_counts"
 	ProbeMapWantedLocks         = "wanted_locks"
@@ -397,6 +400,7 @@ const (
 	ProbeVarExportStranger      = "export_stranger"
 	ProbeVarExportUnmountedKind = "export_unmounted_kind"
 	ProbeVarExportUnmountedWait = "export_unmounted_wait"
+	ProbeVarExportUnwindBlock   = "export_unwind_block"
 	ProbeVarExportValueForm     = "export_value_form"
 	ProbeVarExportValueOperand  = "export_value_operand"
 	ProbeVarExportVirtualCount  = "export_virtual_count"
@@ -513,6 +517,9 @@ type ProbeMapSpecs struct {
 	Strangers      *ebpf.MapSpec `ebpf:"strangers"`
 	Tails          *ebpf.MapSpec `ebpf:"tails"`
 	UnmountedWaits *ebpf.MapSpec `ebpf:"unmounted_waits"`
+	UnwindTables   *ebpf.MapSpec `ebpf:"unwind_tables"`
+	UnwindWanted   *ebpf.MapSpec `ebpf:"unwind_wanted"`
+	Unwound        *ebpf.MapSpec `ebpf:"unwound"`
 	ValueProbes    *ebpf.MapSpec `ebpf:"value_probes"`
 	VirtualCounts  *ebpf.MapSpec `ebpf:"virtual_counts"`
 	WantedLocks    *ebpf.MapSpec `ebpf:"wanted_locks"`
@@ -543,6 +550,7 @@ type ProbeVariableSpecs struct {
 	ExportStranger      *ebpf.VariableSpec `ebpf:"export_stranger"`
 	ExportUnmountedKind *ebpf.VariableSpec `ebpf:"export_unmounted_kind"`
 	ExportUnmountedWait *ebpf.VariableSpec `ebpf:"export_unmounted_wait"`
+	ExportUnwindBlock   *ebpf.VariableSpec `ebpf:"export_unwind_block"`
 	ExportValueForm     *ebpf.VariableSpec `ebpf:"export_value_form"`
 	ExportValueOperand  *ebpf.VariableSpec `ebpf:"export_value_operand"`
 	ExportVirtualCount  *ebpf.VariableSpec `ebpf:"export_virtual_count"`
@@ -600,6 +608,9 @@ type ProbeMaps struct {
 	Strangers      *ebpf.Map `ebpf:"strangers"`
 	Tails          *ebpf.Map `ebpf:"tails"`
 	UnmountedWaits *ebpf.Map `ebpf:"unmounted_waits"`
+	UnwindTables   *ebpf.Map `ebpf:"unwind_tables"`
+	UnwindWanted   *ebpf.Map `ebpf:"unwind_wanted"`
+	Unwound        *ebpf.Map `ebpf:"unwound"`
 	ValueProbes    *ebpf.Map `ebpf:"value_probes"`
 	VirtualCounts  *ebpf.Map `ebpf:"virtual_counts"`
 	WantedLocks    *ebpf.Map `ebpf:"wanted_locks"`
@@ -632,6 +643,9 @@ func (m *ProbeMaps) Close() error {
 		m.Strangers,
 		m.Tails,
 		m.UnmountedWaits,
+		m.UnwindTables,
+		m.UnwindWanted,
+		m.Unwound,
 		m.ValueProbes,
 		m.VirtualCounts,
 		m.WantedLocks,
@@ -663,6 +677,7 @@ type ProbeVariables struct {
 	ExportStranger      *ebpf.Variable `ebpf:"export_stranger"`
 	ExportUnmountedKind *ebpf.Variable `ebpf:"export_unmounted_kind"`
 	ExportUnmountedWait *ebpf.Variable `ebpf:"export_unmounted_wait"`
+	ExportUnwindBlock   *ebpf.Variable `ebpf:"export_unwind_block"`
 	ExportValueForm     *ebpf.Variable `ebpf:"export_value_form"`
 	ExportValueOperand  *ebpf.Variable `ebpf:"export_value_operand"`
 	ExportVirtualCount  *ebpf.Variable `ebpf:"export_virtual_count"`

@@ -65,6 +65,7 @@ const (
 	ProfileCounterTICKS_IDLE                      ProfileCounter = 12
 	ProfileCounterTICKS_FILTERED                  ProfileCounter = 13
 	ProfileCounterWALKS_CUT                       ProfileCounter = 14
+	ProfileCounterUNWIND_FRAMES                   ProfileCounter = 15
 	ProfileCounterTICK_COUNTERS                   ProfileCounter = 16
 	ProfileCounterSAMPLES_DROPPED_RING_FULL       ProfileCounter = 16
 	ProfileCounterSAMPLES_DROPPED_NO_SCRATCH      ProfileCounter = 17
@@ -104,7 +105,14 @@ const (
 	ProfileCounterWAKERS_LOST                     ProfileCounter = 51
 	ProfileCounterPROCESSES_REFUSED               ProfileCounter = 52
 	ProfileCounterTHREAD_ENDS_DROPPED             ProfileCounter = 53
-	ProfileCounterCOUNTER_COUNT                   ProfileCounter = 54
+	ProfileCounterUNWIND_MISSES                   ProfileCounter = 54
+	ProfileCounterUNWIND_UNTABLED                 ProfileCounter = 55
+	ProfileCounterUNWIND_STALE                    ProfileCounter = 56
+	ProfileCounterUNWIND_GONE                     ProfileCounter = 57
+	ProfileCounterUNWIND_UNSUPPORTED              ProfileCounter = 58
+	ProfileCounterUNWIND_BROKEN                   ProfileCounter = 59
+	ProfileCounterUNWIND_REFUSED                  ProfileCounter = 60
+	ProfileCounterCOUNTER_COUNT                   ProfileCounter = 61
 )
 
 type ProfileCpythonFlags uint32
@@ -357,6 +365,28 @@ type ProfileProcessEvent struct {
 	Comm   [16]uint8
 }
 
+type ProfileRuleKind uint32
+
+const (
+	ProfileRuleKindRULE_NONE        ProfileRuleKind = 0
+	ProfileRuleKindRULE_RSP         ProfileRuleKind = 1
+	ProfileRuleKindRULE_RBP         ProfileRuleKind = 2
+	ProfileRuleKindRULE_DEREF_RSP   ProfileRuleKind = 3
+	ProfileRuleKindRULE_DEREF_RBP   ProfileRuleKind = 4
+	ProfileRuleKindRULE_PLT         ProfileRuleKind = 5
+	ProfileRuleKindRULE_SIGNAL      ProfileRuleKind = 6
+	ProfileRuleKindRULE_ROOT        ProfileRuleKind = 7
+	ProfileRuleKindRULE_UNSUPPORTED ProfileRuleKind = 8
+)
+
+type ProfileRuleSaved uint32
+
+const (
+	ProfileRuleSavedRULE_RBP_SAME   ProfileRuleSaved = 0
+	ProfileRuleSavedRULE_RBP_AT_RBP ProfileRuleSaved = 4094
+	ProfileRuleSavedRULE_RBP_LOST   ProfileRuleSaved = 4095
+)
+
 type ProfileSample struct {
 	_            structs.HostLayout
 	Header       ProfileEventHeader
@@ -462,6 +492,7 @@ type ProfileScratch struct {
 		Unclocked    uint32
 		Kernel       uint32
 		_            [4]byte
+		Task         uint64
 		MethodPool   uint64
 		MethodConst  uint64
 		MethodShape  uint64
@@ -505,6 +536,27 @@ type ProfileScratch struct {
 		Pc     uint64
 		Pstate uint64
 	}
+	Unwind struct {
+		_           structs.HostLayout
+		Untabled    uint64
+		StackTo     uint64
+		Interrupted uint64
+		Walk        uint32
+		Serial      uint32
+		Rule        uint32
+		Led         uint32
+		Wanted      uint32
+		Frames      uint32
+		Misses      uint32
+		_           [4]byte
+	}
+	UnwindMappings struct {
+		_      structs.HostLayout
+		Serial uint32
+		_      [4]byte
+		Last   ProfileUnwindMapping
+		Framed ProfileUnwindMapping
+	}
 	Frame   uint64
 	Moved   uint64
 	Forward struct {
@@ -524,7 +576,7 @@ type ProfileScratch struct {
 	}
 	Code   [40]uint8
 	Any    uint64
-	_      [56]byte
+	_      [48]byte
 	Recent [512]struct {
 		_         structs.HostLayout
 		Tag       uint32
@@ -580,6 +632,12 @@ type ProfileScratch struct {
 		OwnTid    uint32
 		Python    uint32
 		_         [16]byte
+	}
+	Rules [1024]struct {
+		_      structs.HostLayout
+		Pc     uint64
+		Serial uint32
+		Rule   uint32
 	}
 	Watch struct {
 		_       structs.HostLayout
@@ -650,6 +708,37 @@ type ProfileTickCounts struct {
 	N [16]uint64
 }
 
+type ProfileUnwindBlock struct {
+	_          structs.HostLayout
+	Generation uint64
+	Rows       [1024]uint64
+}
+
+type ProfileUnwindMapping struct {
+	_          structs.HostLayout
+	Begin      uint64
+	End        uint64
+	Base       uint64
+	Table      uint16
+	Framed     uint16
+	Generation uint32
+}
+
+type ProfileUnwindWant struct {
+	_        structs.HostLayout
+	Sampled  uint64
+	Untabled uint64
+}
+
+type ProfileUnwoundProcess struct {
+	_         structs.HostLayout
+	Stack     uint64
+	CodePages uint64
+	Serial    uint32
+	Pad       uint32
+	Mappings  [128]ProfileUnwindMapping
+}
+
 type ProfileWalkEnd uint32
 
 const (
@@ -671,7 +760,8 @@ const (
 	ProfileWalkEndEND_DEEP        ProfileWalkEnd = 15
 	ProfileWalkEndEND_THAW        ProfileWalkEnd = 16
 	ProfileWalkEndEND_TIME        ProfileWalkEnd = 17
-	ProfileWalkEndEND_COUNT       ProfileWalkEnd = 18
+	ProfileWalkEndEND_RULE        ProfileWalkEnd = 18
+	ProfileWalkEndEND_COUNT       ProfileWalkEnd = 19
 )
 
 // Names of all BPF objects in the ELF.
@@ -692,6 +782,9 @@ const (
 	ProfileMapSeenMethods          = "seen_methods"
 	ProfileMapSuffixSeed           = "suffix_seed"
 	ProfileMapTickCounts           = "tick_counts"
+	ProfileMapUnwindTables         = "unwind_tables"
+	ProfileMapUnwindWanted         = "unwind_wanted"
+	ProfileMapUnwound              = "unwound"
 	ProfileProgProcessExec         = "process_exec"
 	ProfileProgProcessExit         = "process_exit"
 	ProfileProgProcessFork         = "process_fork"
@@ -708,9 +801,13 @@ const (
 	ProfileVarExportKnownThreadKey = "export_known_thread_key"
 	ProfileVarExportNamedCall      = "export_named_call"
 	ProfileVarExportProcessEvent   = "export_process_event"
+	ProfileVarExportRuleKind       = "export_rule_kind"
+	ProfileVarExportRuleSaved      = "export_rule_saved"
 	ProfileVarExportSampleFlags    = "export_sample_flags"
 	ProfileVarExportShortSample    = "export_short_sample"
 	ProfileVarExportSuffixTags     = "export_suffix_tags"
+	ProfileVarExportUnwindBlock    = "export_unwind_block"
+	ProfileVarExportUnwindWant     = "export_unwind_want"
 	ProfileVarExportWalkEnd        = "export_walk_end"
 	ProfileVarFilterByPid          = "filter_by_pid"
 	ProfileVarFirstSpare           = "first_spare"
@@ -785,6 +882,9 @@ type ProfileMapSpecs struct {
 	SeenMethods   *ebpf.MapSpec `ebpf:"seen_methods"`
 	SuffixSeed    *ebpf.MapSpec `ebpf:"suffix_seed"`
 	TickCounts    *ebpf.MapSpec `ebpf:"tick_counts"`
+	UnwindTables  *ebpf.MapSpec `ebpf:"unwind_tables"`
+	UnwindWanted  *ebpf.MapSpec `ebpf:"unwind_wanted"`
+	Unwound       *ebpf.MapSpec `ebpf:"unwound"`
 }
 
 // ProfileVariableSpecs contains global variables before they are loaded into the kernel.
@@ -803,9 +903,13 @@ type ProfileVariableSpecs struct {
 	ExportKnownThreadKey *ebpf.VariableSpec `ebpf:"export_known_thread_key"`
 	ExportNamedCall      *ebpf.VariableSpec `ebpf:"export_named_call"`
 	ExportProcessEvent   *ebpf.VariableSpec `ebpf:"export_process_event"`
+	ExportRuleKind       *ebpf.VariableSpec `ebpf:"export_rule_kind"`
+	ExportRuleSaved      *ebpf.VariableSpec `ebpf:"export_rule_saved"`
 	ExportSampleFlags    *ebpf.VariableSpec `ebpf:"export_sample_flags"`
 	ExportShortSample    *ebpf.VariableSpec `ebpf:"export_short_sample"`
 	ExportSuffixTags     *ebpf.VariableSpec `ebpf:"export_suffix_tags"`
+	ExportUnwindBlock    *ebpf.VariableSpec `ebpf:"export_unwind_block"`
+	ExportUnwindWant     *ebpf.VariableSpec `ebpf:"export_unwind_want"`
 	ExportWalkEnd        *ebpf.VariableSpec `ebpf:"export_walk_end"`
 	FilterByPid          *ebpf.VariableSpec `ebpf:"filter_by_pid"`
 	FirstSpare           *ebpf.VariableSpec `ebpf:"first_spare"`
@@ -848,6 +952,9 @@ type ProfileMaps struct {
 	SeenMethods   *ebpf.Map `ebpf:"seen_methods"`
 	SuffixSeed    *ebpf.Map `ebpf:"suffix_seed"`
 	TickCounts    *ebpf.Map `ebpf:"tick_counts"`
+	UnwindTables  *ebpf.Map `ebpf:"unwind_tables"`
+	UnwindWanted  *ebpf.Map `ebpf:"unwind_wanted"`
+	Unwound       *ebpf.Map `ebpf:"unwound"`
 }
 
 func (m *ProfileMaps) Close() error {
@@ -866,6 +973,9 @@ func (m *ProfileMaps) Close() error {
 		m.SeenMethods,
 		m.SuffixSeed,
 		m.TickCounts,
+		m.UnwindTables,
+		m.UnwindWanted,
+		m.Unwound,
 	)
 }
 
@@ -885,9 +995,13 @@ type ProfileVariables struct {
 	ExportKnownThreadKey *ebpf.Variable `ebpf:"export_known_thread_key"`
 	ExportNamedCall      *ebpf.Variable `ebpf:"export_named_call"`
 	ExportProcessEvent   *ebpf.Variable `ebpf:"export_process_event"`
+	ExportRuleKind       *ebpf.Variable `ebpf:"export_rule_kind"`
+	ExportRuleSaved      *ebpf.Variable `ebpf:"export_rule_saved"`
 	ExportSampleFlags    *ebpf.Variable `ebpf:"export_sample_flags"`
 	ExportShortSample    *ebpf.Variable `ebpf:"export_short_sample"`
 	ExportSuffixTags     *ebpf.Variable `ebpf:"export_suffix_tags"`
+	ExportUnwindBlock    *ebpf.Variable `ebpf:"export_unwind_block"`
+	ExportUnwindWant     *ebpf.Variable `ebpf:"export_unwind_want"`
 	ExportWalkEnd        *ebpf.Variable `ebpf:"export_walk_end"`
 	FilterByPid          *ebpf.Variable `ebpf:"filter_by_pid"`
 	FirstSpare           *ebpf.Variable `ebpf:"first_spare"`

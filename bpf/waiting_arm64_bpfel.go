@@ -16,30 +16,34 @@ import (
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
-	WaitingMapAsked        = "asked"
-	WaitingMapCounters     = "counters"
-	WaitingMapEndedPids    = "ended_pids"
-	WaitingMapEpochs       = "epochs"
-	WaitingMapEvents       = "events"
-	WaitingMapHeaps        = "heaps"
-	WaitingMapKnownThreads = "known_threads"
-	WaitingMapNmiEvents    = "nmi_events"
-	WaitingMapPages        = "pages"
-	WaitingMapPids         = "pids"
-	WaitingMapProbeCounts  = "probe_counts"
-	WaitingMapProbes       = "probes"
-	WaitingMapProcesses    = "processes"
-	WaitingMapScratches    = "scratches"
-	WaitingMapSeenMethods  = "seen_methods"
-	WaitingMapStrangers    = "strangers"
-	WaitingMapVirtualStack = "virtual_stack"
-	WaitingProgReadVirtual = "read_virtual"
-	WaitingProgReadWaiting = "read_waiting"
-	WaitingVarDrawSeed     = "draw_seed"
-	WaitingVarFilterByPid  = "filter_by_pid"
-	WaitingVarFirstSpare   = "first_spare"
-	WaitingVarJavaOnly     = "java_only"
-	WaitingVarWalkNs       = "walk_ns"
+	WaitingMapAsked             = "asked"
+	WaitingMapCounters          = "counters"
+	WaitingMapEndedPids         = "ended_pids"
+	WaitingMapEpochs            = "epochs"
+	WaitingMapEvents            = "events"
+	WaitingMapHeaps             = "heaps"
+	WaitingMapKnownThreads      = "known_threads"
+	WaitingMapNmiEvents         = "nmi_events"
+	WaitingMapPages             = "pages"
+	WaitingMapPids              = "pids"
+	WaitingMapProbeCounts       = "probe_counts"
+	WaitingMapProbes            = "probes"
+	WaitingMapProcesses         = "processes"
+	WaitingMapScratches         = "scratches"
+	WaitingMapSeenMethods       = "seen_methods"
+	WaitingMapStrangers         = "strangers"
+	WaitingMapUnwindTables      = "unwind_tables"
+	WaitingMapUnwindWanted      = "unwind_wanted"
+	WaitingMapUnwound           = "unwound"
+	WaitingMapVirtualStack      = "virtual_stack"
+	WaitingProgReadVirtual      = "read_virtual"
+	WaitingProgReadWaiting      = "read_waiting"
+	WaitingVarDrawSeed          = "draw_seed"
+	WaitingVarExportUnwindBlock = "export_unwind_block"
+	WaitingVarFilterByPid       = "filter_by_pid"
+	WaitingVarFirstSpare        = "first_spare"
+	WaitingVarJavaOnly          = "java_only"
+	WaitingVarWalkNs            = "walk_ns"
 )
 
 // LoadWaiting returns the embedded CollectionSpec for Waiting.
@@ -108,6 +112,9 @@ type WaitingMapSpecs struct {
 	Scratches    *ebpf.MapSpec `ebpf:"scratches"`
 	SeenMethods  *ebpf.MapSpec `ebpf:"seen_methods"`
 	Strangers    *ebpf.MapSpec `ebpf:"strangers"`
+	UnwindTables *ebpf.MapSpec `ebpf:"unwind_tables"`
+	UnwindWanted *ebpf.MapSpec `ebpf:"unwind_wanted"`
+	Unwound      *ebpf.MapSpec `ebpf:"unwound"`
 	VirtualStack *ebpf.MapSpec `ebpf:"virtual_stack"`
 }
 
@@ -115,11 +122,12 @@ type WaitingMapSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type WaitingVariableSpecs struct {
-	DrawSeed    *ebpf.VariableSpec `ebpf:"draw_seed"`
-	FilterByPid *ebpf.VariableSpec `ebpf:"filter_by_pid"`
-	FirstSpare  *ebpf.VariableSpec `ebpf:"first_spare"`
-	JavaOnly    *ebpf.VariableSpec `ebpf:"java_only"`
-	WalkNs      *ebpf.VariableSpec `ebpf:"walk_ns"`
+	DrawSeed          *ebpf.VariableSpec `ebpf:"draw_seed"`
+	ExportUnwindBlock *ebpf.VariableSpec `ebpf:"export_unwind_block"`
+	FilterByPid       *ebpf.VariableSpec `ebpf:"filter_by_pid"`
+	FirstSpare        *ebpf.VariableSpec `ebpf:"first_spare"`
+	JavaOnly          *ebpf.VariableSpec `ebpf:"java_only"`
+	WalkNs            *ebpf.VariableSpec `ebpf:"walk_ns"`
 }
 
 // WaitingObjects contains all objects after they have been loaded into the kernel.
@@ -158,6 +166,9 @@ type WaitingMaps struct {
 	Scratches    *ebpf.Map `ebpf:"scratches"`
 	SeenMethods  *ebpf.Map `ebpf:"seen_methods"`
 	Strangers    *ebpf.Map `ebpf:"strangers"`
+	UnwindTables *ebpf.Map `ebpf:"unwind_tables"`
+	UnwindWanted *ebpf.Map `ebpf:"unwind_wanted"`
+	Unwound      *ebpf.Map `ebpf:"unwound"`
 	VirtualStack *ebpf.Map `ebpf:"virtual_stack"`
 }
 
@@ -179,6 +190,9 @@ func (m *WaitingMaps) Close() error {
 		m.Scratches,
 		m.SeenMethods,
 		m.Strangers,
+		m.UnwindTables,
+		m.UnwindWanted,
+		m.Unwound,
 		m.VirtualStack,
 	)
 }
@@ -187,11 +201,12 @@ func (m *WaitingMaps) Close() error {
 //
 // It can be passed to LoadWaitingObjects or ebpf.CollectionSpec.LoadAndAssign.
 type WaitingVariables struct {
-	DrawSeed    *ebpf.Variable `ebpf:"draw_seed"`
-	FilterByPid *ebpf.Variable `ebpf:"filter_by_pid"`
-	FirstSpare  *ebpf.Variable `ebpf:"first_spare"`
-	JavaOnly    *ebpf.Variable `ebpf:"java_only"`
-	WalkNs      *ebpf.Variable `ebpf:"walk_ns"`
+	DrawSeed          *ebpf.Variable `ebpf:"draw_seed"`
+	ExportUnwindBlock *ebpf.Variable `ebpf:"export_unwind_block"`
+	FilterByPid       *ebpf.Variable `ebpf:"filter_by_pid"`
+	FirstSpare        *ebpf.Variable `ebpf:"first_spare"`
+	JavaOnly          *ebpf.Variable `ebpf:"java_only"`
+	WalkNs            *ebpf.Variable `ebpf:"walk_ns"`
 }
 
 // WaitingPrograms contains all programs after they have been loaded into the kernel.

@@ -70,36 +70,40 @@ type WalkTestRequest struct {
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
-	WalkTestMapCounters       = "counters"
-	WalkTestMapEndedPids      = "ended_pids"
-	WalkTestMapEpochs         = "epochs"
-	WalkTestMapEvents         = "events"
-	WalkTestMapKnownSuffixes  = "known_suffixes"
-	WalkTestMapKnownThreads   = "known_threads"
-	WalkTestMapNamedThreads   = "named_threads"
-	WalkTestMapNmiEvents      = "nmi_events"
-	WalkTestMapPids           = "pids"
-	WalkTestMapProcesses      = "processes"
-	WalkTestMapSamples        = "samples"
-	WalkTestMapScratches      = "scratches"
-	WalkTestMapSeenMethods    = "seen_methods"
-	WalkTestMapSuffixSeed     = "suffix_seed"
-	WalkTestMapTasks          = "tasks"
-	WalkTestProgCover         = "cover"
-	WalkTestProgFind          = "find"
-	WalkTestProgIntern        = "intern"
-	WalkTestProgLeaf          = "leaf"
-	WalkTestProgLongMode      = "long_mode"
-	WalkTestProgScan          = "scan"
-	WalkTestProgThread        = "thread"
-	WalkTestProgWalk          = "walk"
-	WalkTestVarExportBlobKind = "export_blob_kind"
-	WalkTestVarExportRequest  = "export_request"
-	WalkTestVarFilterByPid    = "filter_by_pid"
-	WalkTestVarFirstSpare     = "first_spare"
-	WalkTestVarJavaOnly       = "java_only"
-	WalkTestVarWakeupBytes    = "wakeup_bytes"
-	WalkTestVarWalkNs         = "walk_ns"
+	WalkTestMapCounters          = "counters"
+	WalkTestMapEndedPids         = "ended_pids"
+	WalkTestMapEpochs            = "epochs"
+	WalkTestMapEvents            = "events"
+	WalkTestMapKnownSuffixes     = "known_suffixes"
+	WalkTestMapKnownThreads      = "known_threads"
+	WalkTestMapNamedThreads      = "named_threads"
+	WalkTestMapNmiEvents         = "nmi_events"
+	WalkTestMapPids              = "pids"
+	WalkTestMapProcesses         = "processes"
+	WalkTestMapSamples           = "samples"
+	WalkTestMapScratches         = "scratches"
+	WalkTestMapSeenMethods       = "seen_methods"
+	WalkTestMapSuffixSeed        = "suffix_seed"
+	WalkTestMapTasks             = "tasks"
+	WalkTestMapUnwindTables      = "unwind_tables"
+	WalkTestMapUnwindWanted      = "unwind_wanted"
+	WalkTestMapUnwound           = "unwound"
+	WalkTestProgCover            = "cover"
+	WalkTestProgFind             = "find"
+	WalkTestProgIntern           = "intern"
+	WalkTestProgLeaf             = "leaf"
+	WalkTestProgLongMode         = "long_mode"
+	WalkTestProgScan             = "scan"
+	WalkTestProgThread           = "thread"
+	WalkTestProgWalk             = "walk"
+	WalkTestVarExportBlobKind    = "export_blob_kind"
+	WalkTestVarExportRequest     = "export_request"
+	WalkTestVarExportUnwindBlock = "export_unwind_block"
+	WalkTestVarFilterByPid       = "filter_by_pid"
+	WalkTestVarFirstSpare        = "first_spare"
+	WalkTestVarJavaOnly          = "java_only"
+	WalkTestVarWakeupBytes       = "wakeup_bytes"
+	WalkTestVarWalkNs            = "walk_ns"
 )
 
 // LoadWalkTest returns the embedded CollectionSpec for WalkTest.
@@ -173,19 +177,23 @@ type WalkTestMapSpecs struct {
 	SeenMethods   *ebpf.MapSpec `ebpf:"seen_methods"`
 	SuffixSeed    *ebpf.MapSpec `ebpf:"suffix_seed"`
 	Tasks         *ebpf.MapSpec `ebpf:"tasks"`
+	UnwindTables  *ebpf.MapSpec `ebpf:"unwind_tables"`
+	UnwindWanted  *ebpf.MapSpec `ebpf:"unwind_wanted"`
+	Unwound       *ebpf.MapSpec `ebpf:"unwound"`
 }
 
 // WalkTestVariableSpecs contains global variables before they are loaded into the kernel.
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type WalkTestVariableSpecs struct {
-	ExportBlobKind *ebpf.VariableSpec `ebpf:"export_blob_kind"`
-	ExportRequest  *ebpf.VariableSpec `ebpf:"export_request"`
-	FilterByPid    *ebpf.VariableSpec `ebpf:"filter_by_pid"`
-	FirstSpare     *ebpf.VariableSpec `ebpf:"first_spare"`
-	JavaOnly       *ebpf.VariableSpec `ebpf:"java_only"`
-	WakeupBytes    *ebpf.VariableSpec `ebpf:"wakeup_bytes"`
-	WalkNs         *ebpf.VariableSpec `ebpf:"walk_ns"`
+	ExportBlobKind    *ebpf.VariableSpec `ebpf:"export_blob_kind"`
+	ExportRequest     *ebpf.VariableSpec `ebpf:"export_request"`
+	ExportUnwindBlock *ebpf.VariableSpec `ebpf:"export_unwind_block"`
+	FilterByPid       *ebpf.VariableSpec `ebpf:"filter_by_pid"`
+	FirstSpare        *ebpf.VariableSpec `ebpf:"first_spare"`
+	JavaOnly          *ebpf.VariableSpec `ebpf:"java_only"`
+	WakeupBytes       *ebpf.VariableSpec `ebpf:"wakeup_bytes"`
+	WalkNs            *ebpf.VariableSpec `ebpf:"walk_ns"`
 }
 
 // WalkTestObjects contains all objects after they have been loaded into the kernel.
@@ -223,6 +231,9 @@ type WalkTestMaps struct {
 	SeenMethods   *ebpf.Map `ebpf:"seen_methods"`
 	SuffixSeed    *ebpf.Map `ebpf:"suffix_seed"`
 	Tasks         *ebpf.Map `ebpf:"tasks"`
+	UnwindTables  *ebpf.Map `ebpf:"unwind_tables"`
+	UnwindWanted  *ebpf.Map `ebpf:"unwind_wanted"`
+	Unwound       *ebpf.Map `ebpf:"unwound"`
 }
 
 func (m *WalkTestMaps) Close() error {
@@ -242,6 +253,9 @@ func (m *WalkTestMaps) Close() error {
 		m.SeenMethods,
 		m.SuffixSeed,
 		m.Tasks,
+		m.UnwindTables,
+		m.UnwindWanted,
+		m.Unwound,
 	)
 }
 
@@ -249,13 +263,14 @@ func (m *WalkTestMaps) Close() error {
 //
 // It can be passed to LoadWalkTestObjects or ebpf.CollectionSpec.LoadAndAssign.
 type WalkTestVariables struct {
-	ExportBlobKind *ebpf.Variable `ebpf:"export_blob_kind"`
-	ExportRequest  *ebpf.Variable `ebpf:"export_request"`
-	FilterByPid    *ebpf.Variable `ebpf:"filter_by_pid"`
-	FirstSpare     *ebpf.Variable `ebpf:"first_spare"`
-	JavaOnly       *ebpf.Variable `ebpf:"java_only"`
-	WakeupBytes    *ebpf.Variable `ebpf:"wakeup_bytes"`
-	WalkNs         *ebpf.Variable `ebpf:"walk_ns"`
+	ExportBlobKind    *ebpf.Variable `ebpf:"export_blob_kind"`
+	ExportRequest     *ebpf.Variable `ebpf:"export_request"`
+	ExportUnwindBlock *ebpf.Variable `ebpf:"export_unwind_block"`
+	FilterByPid       *ebpf.Variable `ebpf:"filter_by_pid"`
+	FirstSpare        *ebpf.Variable `ebpf:"first_spare"`
+	JavaOnly          *ebpf.Variable `ebpf:"java_only"`
+	WakeupBytes       *ebpf.Variable `ebpf:"wakeup_bytes"`
+	WalkNs            *ebpf.Variable `ebpf:"walk_ns"`
 }
 
 // WalkTestPrograms contains all programs after they have been loaded into the kernel.
