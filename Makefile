@@ -112,9 +112,10 @@ busy: ## all tests beside four busy loops: none may depend on how busy the machi
 ##@ Measure: tables in docs/measurements
 
 accuracy: ## profiles of programs with known truth
-	@scripts/deps test crosscheck
+	@scripts/deps test crosscheck native
 	go run ./tests/accuracy
 	go run ./tests/crosscheck
+	go run ./tests/native
 	go run ./tests/audit
 	go run ./tests/paced/measure
 	go run ./tests/llvm

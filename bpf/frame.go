@@ -193,8 +193,8 @@ const (
 	// UnwindBlockBytes is the unit in which tables take memory.
 	UnwindBlockBytes = 8 + 8*unwindRows
 	// NoUnwindTable is the table of code that has none.
-	NoUnwindTable = 0xffff // NO_UNWIND_TABLE
-	unwindNowhere = 1 << 62    // UNWIND_NOWHERE
+	NoUnwindTable = 0xffff  // NO_UNWIND_TABLE
+	unwindNowhere = 1 << 62 // UNWIND_NOWHERE
 )
 
 // UnwindBlocks is how many blocks a table of that many rows has.

@@ -36,7 +36,7 @@ func TestFramed(t *testing.T) {
 		functions string
 		want      []Range
 	}{
-		{"ffff", nil}, // short of minFramed: from the last row on, nothing says where code ends
+		{"ffff", nil},                           // short of minFramed: from the last row on, nothing says where code ends
 		{"rffffr", []Range{{size, 5*size + 1}}}, // up to the push of rbx
 		{"fffff", []Range{{0, 5*size - 1}}},
 		{"ffpff", nil},

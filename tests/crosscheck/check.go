@@ -243,7 +243,7 @@ func compare(p program, t truth, r *profiler.Recording) (list []result, err erro
 	list = append(list, waits)
 	own := sampledBy(r.Kinds["cpu"])
 	overlap := func(what string, a, b events.Weights) {
-		list = append(list, result{program: p.name, what: what, source: "JFR", unit: "%", truth: events.Alike(a, b),
+		list = append(list, result{program: p.name, what: what, source: "JFR", unit: "%", truth: alike(a, b),
 			recorded: a.Overlap(b), compared: true, within: math.Inf(1)})
 	}
 	overlap("compiled methods, overlap", own.compiled, t.sampled.compiled)

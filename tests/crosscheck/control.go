@@ -43,7 +43,7 @@ type overlap struct{ is, alike float64 }
 
 func (o overlap) String() string { return fmt.Sprintf("%.1f of %.1f %%", o.is, o.alike) }
 
-func overlapOf(a, b events.Weights) overlap { return overlap{a.Overlap(b), events.Alike(a, b)} }
+func overlapOf(a, b events.Weights) overlap { return overlap{a.Overlap(b), alike(a, b)} }
 
 func compareSampled(a, b sampled) (compiled, inner overlap) {
 	return overlapOf(a.compiled, b.compiled), overlapOf(a.innermost, b.innermost)

@@ -47,3 +47,9 @@ func (s sampled) unnamed() float64 {
 	}
 	return 100 * sum / max(s.innermost.Total(), 1)
 }
+
+// alike is the overlap that two samples of one distribution would have, on average.
+func alike(a, b events.Weights) float64 {
+	mean, _ := events.Alike(a, b)
+	return mean
+}

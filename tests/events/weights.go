@@ -69,11 +69,11 @@ func (w Weights) Furthest(other Weights) (thing string, by float64) {
 }
 
 // Alike is the overlap that two samples of one distribution would have, as many as there are on
-// each side, on average: if both sides are of one distribution, each split of all samples together
+// each side: on average, and its standard deviation. If both sides are of one distribution, each split of all samples together
 // into two parts of these sizes is as likely as theirs. So nothing is assumed of keys that have no
 // sample. Draws from what the samples say together would have too few keys, and a higher
 // overlap.
-func Alike(a, b Weights) float64 {
+func Alike(a, b Weights) (mean, deviation float64) {
 	var samples []string
 	for _, w := range []Weights{a, b} {
 		for _, key := range slices.Sorted(maps.Keys(w)) {
@@ -91,10 +91,12 @@ func Alike(a, b Weights) float64 {
 	}
 	rng := rand.New(rand.NewPCG(1, 2))
 	const splits = 50
-	mean, first := 0., int(a.Total())
+	first, squares := int(a.Total()), 0.0
 	for range splits {
 		rng.Shuffle(len(samples), func(i, j int) { samples[i], samples[j] = samples[j], samples[i] })
-		mean += count(samples[:first]).Overlap(count(samples[first:])) / splits
+		overlap := count(samples[:first]).Overlap(count(samples[first:]))
+		mean += overlap / splits
+		squares += overlap * overlap / splits
 	}
-	return mean
+	return mean, math.Sqrt(max(squares-mean*mean, 0))
 }

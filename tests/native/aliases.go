@@ -79,6 +79,7 @@ func (a aliases) add(f *elf.File, at map[uint64]string) {
 // of returns the one name of a symbol: without its version, "?" if it is none.
 func (a aliases) of(symbol string) string {
 	symbol, _, _ = strings.Cut(symbol, "@")
+	symbol = strings.TrimPrefix(symbol, "__vdso_") // which the vDSO has besides
 	if symbol == "" || strings.HasPrefix(symbol, "[") || strings.Contains(symbol, "+0x") {
 		return "?"
 	}

@@ -31,7 +31,7 @@ func TestReadScript(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got.samples != 2 || got.stacks["write;?;main"] != 1 || got.stacks["main"] != 1 || got.depth() != 3 {
+	if got.samples != 2 || got.stacks["write;?;main"] != 0 || got.stacks["main"] != 1 || got.depth() != 3 {
 		t.Errorf("%+v", got)
 	}
 	if _, err := readScript(strings.NewReader("text\n"), nil); err == nil {

@@ -10,19 +10,19 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"time"
 )
 
-// recordByPerf records a process with copies of its stacks, and returns the stacks that perf script
-// unwinds.
-func recordByPerf(ctx context.Context, pid int, length time.Duration, dir string, names aliases) (recorded, error) {
+// recordByPerf records with copies of stacks, and returns the stacks of a process that perf script
+// unwinds. It records the whole machine, as an event of one process starts anew at each switch: it has
+// fewer samples of one that waits often.
+func recordByPerf(ctx context.Context, pid int, seconds int, dir string, names aliases) (recorded, error) {
 	data := filepath.Join(dir, "perf.data")
-	record := exec.CommandContext(ctx, "perf", "record", "-q", "-e", "cpu-clock", "-F", strconv.Itoa(rate), "--call-graph",
-		"dwarf,32768", "-p", strconv.Itoa(pid), "-o", data, "--", "sleep", fmt.Sprintf("%.0f", length.Seconds()))
+	record := exec.CommandContext(ctx, "perf", "record", "-q", "-a", "-e", "cpu-clock", "-F", strconv.Itoa(rate), "--call-graph",
+		"dwarf,32768", "-o", data, "--", "sleep", strconv.Itoa(seconds))
 	if out, err := record.CombinedOutput(); err != nil {
 		return recorded{}, fmt.Errorf("perf record: %w\n%s", err, out)
 	}
-	script := exec.CommandContext(ctx, "perf", "script", "-i", data, "--no-inline", "--no-demangle", "-F", "ip,sym")
+	script := exec.CommandContext(ctx, "perf", "script", "-i", data, "--pid", strconv.Itoa(pid), "--no-inline", "--no-demangle", "-F", "ip,sym")
 	var failed bytes.Buffer
 	script.Stderr = &failed
 	out, err := script.Output()
@@ -40,26 +40,36 @@ const kernelSpace = 1 << 63
 func readScript(script io.Reader, names aliases) (recorded, error) {
 	r := newRecorded()
 	var stack []string
+	inKernel := false
 	lines := bufio.NewScanner(script)
 	for lines.Scan() {
 		fields := strings.Fields(lines.Text())
 		if len(fields) == 0 {
-			if len(stack) > 0 {
-				r.add(stack, 1)
-			}
-			stack = nil
+			r.addPerfs(stack, inKernel)
+			stack, inKernel = nil, false
 			continue
 		}
 		ip, err := strconv.ParseUint(fields[0], 16, 64)
 		if err != nil {
 			return r, fmt.Errorf("perf script: a frame %q", lines.Text())
 		}
-		if ip < kernelSpace {
+		if inKernel = inKernel || ip >= kernelSpace; ip < kernelSpace {
 			stack = append(stack, names.of(strings.Join(fields[1:], " ")))
 		}
 	}
-	if len(stack) > 0 {
-		r.add(stack, 1)
-	}
+	r.addPerfs(stack, inKernel)
 	return r, lines.Err()
+}
+
+// addPerfs adds a stack of perf, which does not say that one is cut: those of a frame without a name
+// are, as nothing else begins a thread.
+func (r *recorded) addPerfs(stack []string, inKernel bool) {
+	switch {
+	case len(stack) == 0: // the kernel's
+	case len(stack) == 1 && stack[0] == "?":
+		r.samples++
+		r.cut++
+	default:
+		r.add(stack, inKernel, 1)
+	}
 }
