@@ -358,7 +358,7 @@ func holderMethod(stack []symbol.Symbol) string {
 		if v.Kind != symbol.KindJIT && v.Kind != symbol.KindInterpreted || strings.HasPrefix(v.Function, "[") {
 			continue
 		}
-		if !profile.InClassLibrary(v.Function) {
+		if !profile.InLibrary(v.Function, v.File) {
 			return v.Function
 		}
 		if library == "" && !cause.Waits(v.Function) {

@@ -1,6 +1,7 @@
 package profile
 
 import (
+	"regexp"
 	"strings"
 	"time"
 
@@ -70,9 +71,16 @@ var classLibrary = [...]string{"java.", "javax.", "jdk.", "sun.", "com.sun.", "o
 // ClassLibrary lists the packages of the Java class library, for people.
 func ClassLibrary() string { return strings.Join(classLibrary[:], "*, ") + "*" }
 
-// InClassLibrary reports whether a method is in the Java class library, by its name. Every other
-// method of a VM is the application's.
-func InClassLibrary(method string) bool {
+// pythonLibrary is the path of a module where installers put Python's own, and packages.
+var pythonLibrary = regexp.MustCompile(`/(site|dist)-packages/|/python[0-9.]+t?(\.zip)?/`)
+
+// InLibrary reports whether a method is in the Java class library, by its name, or in a module that
+// came with Python or was installed, by its source file. Every other method of a VM is the
+// application's.
+func InLibrary(method, file string) bool {
+	if strings.HasPrefix(file, "<frozen ") || strings.HasPrefix(file, "/") && pythonLibrary.MatchString(file) {
+		return true
+	}
 	for _, begin := range classLibrary {
 		if strings.HasPrefix(method, begin) {
 			return true

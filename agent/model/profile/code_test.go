@@ -41,15 +41,26 @@ func TestByCode(t *testing.T) {
 	}
 }
 
-func TestInClassLibrary(t *testing.T) {
-	for method, want := range map[string]bool{
-		"java.util.HashMap.get": true, "sun.nio.cs.StreamDecoder.readBytes": true, "jdk.proxy2.$Proxy7.run": true,
-		"com.sun.org.apache.xpath.internal.XPath.execute": true,
-		"org.w3c.dom.Node.getNodeName":                    true, "com.acme.Cart.total": false, "Main.main": false,
-		"javaagent.Main.run": false, "org.apache.xpath.XPath.execute": false,
+func TestInLibrary(t *testing.T) {
+	for _, c := range []struct {
+		method, file string
+		want         bool
+	}{
+		{"java.util.HashMap.get", "HashMap.java", true}, {"sun.nio.cs.StreamDecoder.readBytes", "", true},
+		{"jdk.proxy2.$Proxy7.run", "", true}, {"com.sun.org.apache.xpath.internal.XPath.execute", "XPath.java", true},
+		{"org.w3c.dom.Node.getNodeName", "", true}, {"com.acme.Cart.total", "Cart.java", false},
+		{"Main.main", "Main.java", false}, {"javaagent.Main.run", "", false},
+		{"org.apache.xpath.XPath.execute", "XPath.java", false},
+		{"json.decoder.JSONDecoder.decode", "/usr/lib/python3.11/json/decoder.py", true},
+		{"json.decoder.JSONDecoder.decode", "/opt/python313.zip/json/decoder.py", true},
+		{"flask.app.Flask.run", "/srv/venv/lib/python3.13t/site-packages/flask/app.py", true},
+		{"apt.cache.Cache.open", "/usr/lib/python3/dist-packages/apt/cache.py", true},
+		{"importlib._bootstrap._find_and_load", "<frozen importlib._bootstrap>", true},
+		{"shop.cart.total", "/srv/shop/cart.py", false}, {"shop.total", "/srv/pythonic/shop.py", false},
+		{"total", "<string>", false}, {"Cart.total", "site-packages.java", false},
 	} {
-		if InClassLibrary(method) != want {
-			t.Errorf("%s: %v", method, !want)
+		if got := InLibrary(c.method, c.file); got != c.want {
+			t.Errorf("%s in %s: %v", c.method, c.file, got)
 		}
 	}
 }

@@ -261,7 +261,7 @@ func layerOf(m stacks.Method, app *regexp.Regexp) layer {
 		return noLayer
 	case app != nil && app.MatchString(m.Name):
 		return appLayer
-	case app != nil, profile.InClassLibrary(m.Name):
+	case app != nil, profile.InLibrary(m.Name, ""):
 		return jdkLayer
 	}
 	return appLayer

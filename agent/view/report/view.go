@@ -28,6 +28,7 @@ type view struct {
 	format  func(float64) string // shows weights, as stacks.amount does
 	leftOut string               // what is not in the tree, for the legend, or nothing
 	kinds   map[string]string    // kind of work, by method; nil unless the VM's own work is summed
+	outside map[string]bool      // methods that are not the application's, if there are kinds
 }
 
 // A viewForm says what a view makes of stacks.
@@ -76,7 +77,7 @@ func newView(p *pprof.Profile, form viewForm) (*view, error) {
 	}
 	processes := form&byProcess != 0 && stacks.SeveralProcesses(p)
 	if form&summed != 0 {
-		v.kinds = make(map[string]string)
+		v.kinds, v.outside = make(map[string]string), make(map[string]bool)
 	}
 	var stack []stacks.Frame
 	var names []string
@@ -142,6 +143,7 @@ func (v *view) addKinds(stack []stacks.Frame, service string, sample *pprof.Samp
 	for _, f := range stack {
 		if v.kinds[f.Name] == "" {
 			v.kinds[f.Name] = cmp.Or(service, stacks.WorkOf(f.Flags, runtime))
+			v.outside[f.Name] = f.Native || f.Library
 		}
 	}
 }

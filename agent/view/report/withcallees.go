@@ -28,7 +28,7 @@ func (s *candidateSet) add(i int)      { s[i/64] |= 1 << (i % 64) }
 func (v *view) withCallees(entries []cct.Entry[string], most int) []cct.Entry[string] {
 	entries = slices.DeleteFunc(slices.Clone(entries), func(e cct.Entry[string]) bool {
 		guest := []string{profile.GuestCode.String(), stacks.Python, stacks.Compiled}
-		return !slices.Contains(guest, v.kinds[e.Key]) || profile.InClassLibrary(e.Key) || e.Key[0] == '[' ||
+		return !slices.Contains(guest, v.kinds[e.Key]) || v.outside[e.Key] || e.Key[0] == '[' ||
 			float64(e.Total) < leastCandidate*float64(v.tree.Total())
 	})
 	slices.SortStableFunc(entries, func(a, b cct.Entry[string]) int { return cmp.Compare(b.Total, a.Total) })

@@ -314,7 +314,7 @@ func (m *Model) program(tree *cct.Tree[symbol.Symbol], id cct.NodeID) cct.NodeID
 		of := m.named(tree.Node(at).Key).Value()
 		switch {
 		case of.code != profile.GuestCode, strings.HasPrefix(of.name, "["):
-		case !profile.InClassLibrary(of.name):
+		case !profile.InLibrary(of.name, tree.Node(at).Key.Value().File):
 			return at
 		case library == cct.Root && !cause.Waits(of.name):
 			library = at

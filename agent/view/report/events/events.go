@@ -241,13 +241,13 @@ func (e *storedEvents) those(keep func(*pprof.Sample) bool) iter.Seq2[*pprof.Sam
 	}
 }
 
-// program yields the program's methods on the stack of an event, innermost first: those that are
+// program yields the program's frames on the stack of an event, innermost first: those that are
 // neither native nor the VM's own.
-func (e *storedEvents) program(sample *pprof.Sample) iter.Seq[string] {
-	return func(yield func(string) bool) {
+func (e *storedEvents) program(sample *pprof.Sample) iter.Seq[stacks.Frame] {
+	return func(yield func(stacks.Frame) bool) {
 		for _, loc := range e.stacks.Own(sample) {
 			for _, f := range e.stacks.At(loc) {
-				if !f.Native && !strings.HasPrefix(f.Name, "[") && !yield(f.Name) {
+				if !f.Native && !strings.HasPrefix(f.Name, "[") && !yield(f) {
 					return
 				}
 			}
@@ -271,12 +271,12 @@ func (e *storedEvents) site(sample *pprof.Sample) string {
 // library's; of waits, not one that only says how a thread waits.
 func (e *storedEvents) appSite(sample *pprof.Sample) string {
 	library, waits := "", e.kind != profile.Allocations && stacks.Label(sample, stored.LabelState) != cause.Running
-	for method := range e.program(sample) {
+	for f := range e.program(sample) {
 		switch {
-		case !profile.InClassLibrary(method):
-			return method
-		case library == "" && !(waits && cause.Waits(method)):
-			library = method
+		case !f.Library:
+			return f.Name
+		case library == "" && !(waits && cause.Waits(f.Name)):
+			library = f.Name
 		}
 	}
 	return cmp.Or(library, e.innermost(sample))
@@ -284,8 +284,8 @@ func (e *storedEvents) appSite(sample *pprof.Sample) string {
 
 // innermost returns the program's innermost method, or else whatever is innermost but the kernel.
 func (e *storedEvents) innermost(sample *pprof.Sample) string {
-	for method := range e.program(sample) {
-		return method
+	for f := range e.program(sample) {
+		return f.Name
 	}
 	for _, loc := range e.stacks.Own(sample) {
 		for _, f := range e.stacks.At(loc) {
@@ -314,7 +314,7 @@ func (e *storedEvents) waker(sample *pprof.Sample) (who, method string) {
 			if strings.HasPrefix(f.Name, "[") {
 				continue
 			}
-			if !f.Native && !profile.InClassLibrary(f.Name) {
+			if !f.Native && !f.Library {
 				return who, f.Name
 			}
 			if !f.Native && library == "" && !cause.Waits(f.Name) && !strings.Contains(f.Name, "misc.Unsafe.") {

@@ -104,6 +104,8 @@ var Nobody = Method{Name: "[none]", SystemName: "[none]"}
 type Frame struct {
 	Method
 	Flags Flags
+	// Library says that it is in a class library or an installed package: see profile.InLibrary.
+	Library bool
 	// Site is the call that the next inner frame is of. Its offset only holds in samples of calls.
 	Site profile.Site
 }
@@ -126,9 +128,19 @@ func locationFrames(loc *pprof.Location) []Frame {
 		}
 		f.Method = methodOf(line.Function, loc.Mapping)
 		f.Native = kind&(Native|Stub|Kernel) != 0
+		if !f.Native {
+			f.Library = profile.InLibrary(f.Name, fileOf(line.Function))
+		}
 		frames[i] = f
 	}
 	return frames
+}
+
+func fileOf(f *pprof.Function) string {
+	if f == nil {
+		return ""
+	}
+	return f.Filename
 }
 
 // methodOf names the function f of mapping m. Both may be nil.

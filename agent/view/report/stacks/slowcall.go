@@ -93,7 +93,7 @@ func FollowedMethod(p *pprof.Profile) (method string, calls float64) {
 func (s *Samples) NamesFrom(sample *pprof.Sample, from string, own bool) (names []string) {
 	all := s.AppendFrames(nil, sample)
 	for _, f := range all {
-		if len(names) > 0 || !own || !f.Native && f.Name[0] != '[' && !profile.InClassLibrary(f.Name) {
+		if len(names) > 0 || !own || !f.Native && f.Name[0] != '[' && !f.Library {
 			names = append(names, f.Name)
 		}
 	}
