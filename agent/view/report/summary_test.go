@@ -57,6 +57,28 @@ func TestSummaryWithCallees(t *testing.T) {
 	}
 }
 
+// Modules that came with Python, or were installed, are not the application's.
+func TestSummaryWithCalleesPython(t *testing.T) {
+	p := sinktest.MustPprof(t, sinktest.OfPaths(
+		sinktest.Path{Methods: "threading.Thread.run shop.serve flask.app.Flask.run shop.quote", Times: 1, Weight: 60},
+		sinktest.Path{Methods: "threading.Thread.run shop.serve shop.store json.dumps", Times: 1, Weight: 40},
+	))
+	files := map[string]string{"threading": "/usr/lib/python3.11/threading.py", "json": "/usr/lib/python3.11/json/__init__.py",
+		"flask": "/srv/venv/lib/python3.11/site-packages/flask/app.py", "shop": "/srv/shop/shop.py"}
+	for _, f := range p.Function {
+		module, _, _ := strings.Cut(f.Name, ".")
+		f.Filename = files[module]
+	}
+	text := summaryOf(t, nil, p)
+	_, rows, found := strings.Cut(text, "with callees):\n")
+	want := "  0.0% 100.0%  compiled  shop.serve\n" +
+		" 60.0%  60.0%  compiled  shop.quote\n" +
+		"  0.0%  40.0%  compiled  shop.store\n\n"
+	if !found || !strings.HasPrefix(rows, want) {
+		t.Errorf("want\n%s in\n%s", want, text)
+	}
+}
+
 // manyAllocations has twelve methods that allocate objects of twelve classes, each mostly of one of
 // its own.
 func manyAllocations(t *testing.T) *pprof.Profile {
