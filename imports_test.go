@@ -39,8 +39,7 @@ var wings = []struct{ packages, imports string }{
 	{"agent/host agent/host/...", "vmruntime"},
 	{"agent/probe agent/probe/...", "agent/host/... bpf elffile vmruntime"},
 	{"agent/guest agent/guest/...",
-		"agent/host/... agent/probe/... bpf elffile elffile/unwind symbolize symbolize/symbol " +
-			"vmruntime"},
+		"agent/host/... agent/probe/... bpf elffile elffile/unwind symbolize symbolize/symbol vmruntime"},
 	// no other package in agent and cmd imports a VM's
 	{"agent/guest/runtimes agent/guest/runtimes/...", "agent/probe/... vmruntime/..."},
 	{"agent/model agent/model/...", "cct symbolize/symbol"},

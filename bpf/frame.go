@@ -184,9 +184,9 @@ type (
 // Bounds of the kernel side of unwind tables.
 const (
 	MaxUnwindTables   = 1024                      // MAX_UNWIND_TABLES
-	MaxUnwound        = 2048                      // processes: MAX_UNWOUND
-	MaxUnwindMappings = 128                       // of a process: MAX_UNWIND_MAPPINGS
-	MaxUnwoundRows    = unwindBlocks * unwindRows // of a table; one block more would be its index
+	MaxUnwound        = 2048                      // MAX_UNWOUND: processes
+	MaxUnwindMappings = 128                       // MAX_UNWIND_MAPPINGS: mappings of one process
+	MaxUnwoundRows    = unwindBlocks * unwindRows // rows of one table
 
 	unwindRows   = 1024 // UNWIND_ROWS
 	unwindBlocks = 2048 // UNWIND_BLOCKS

@@ -80,7 +80,7 @@ func ownMemory(t testing.TB) (stack, pages uint64) {
 // is known of the process.
 func (w *walker) useTable(t testing.TB, pid uint32, end uint64, rows []uint64, change func(*UnwoundProcess)) {
 	t.Helper()
-	_ = w.UnwindWanted.Delete(pid) // of a test before
+	_ = w.UnwindWanted.Delete(pid) // a test before may have left it
 	serial := lastUnwound.Add(1)
 	slot := uint16(serial % MaxUnwindTables)
 	table, err := NewUnwindTable(serial, len(rows), func(i int) uint64 { return rows[i] })

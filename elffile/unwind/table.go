@@ -35,9 +35,6 @@ func (t *Table) Find(addr uint64) Rule {
 	return t.Rows[after-1].Rule
 }
 
-// Bytes is the memory of the rows.
-func (t *Table) Bytes() int { return 8 * len(t.Rows) }
-
 // maxOffset bounds the rows' offsets. BPF programs fill the unused part of a table with the next
 // number.
 const maxOffset = 0xfffffffe

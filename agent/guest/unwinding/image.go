@@ -27,7 +27,7 @@ type image struct {
 	identity proc.Identity
 	layout   proc.Layout
 	maps     proc.Maps
-	keys     []fileKey // of maps; zero where there is no file, or it cannot be looked at
+	keys     []fileKey // one for each of maps; zero if it maps no file, or one that cannot be looked at
 }
 
 var errChanged = errors.New("its mappings changed while they were read")
@@ -121,7 +121,7 @@ func (t *Tables) mappings(
 // frame pointer.
 func (t *Tables) markFramed(mappings []bpf.UnwindMapping) (pieces []bpf.UnwindMapping) {
 	for _, m := range mappings {
-		if table := t.store.of(m); table != nil {
+		if table := t.store.tableAt(m); table != nil {
 			for _, r := range table.framed {
 				begin, end := max(m.Base+uint64(r.From), m.Begin), min(m.Base+uint64(r.To), m.End)
 				if begin >= end {

@@ -28,8 +28,8 @@ type table struct {
 	slot       uint16
 	generation uint32
 	segments   elffile.Segments
-	base       uint64 // address of the file at which its offsets begin
-	framed     []unwind.Range
+	base       uint64         // address of the file at which its offsets begin
+	framed     []unwind.Range // code in which return addresses need no search
 	bytes      int
 	used       time.Time // when a process last had it
 }
@@ -42,7 +42,6 @@ type store struct {
 	files      map[fileKey]*table
 	bytes      int
 	generation uint32
-	built      uint64
 	refused    map[unwind.Sum]int   // bytes of tables for which there was no room
 	failed     map[unwind.Sum]error // content of which no table can be made
 	lost       func(Loss)
@@ -136,7 +135,6 @@ func (s *store) get(ctx context.Context, frames content) (*table, error) {
 	}
 	s.bySum[sum], s.bySlot[slot] = t, t
 	s.bytes += bytes
-	s.built++
 	return t, nil
 }
 
@@ -173,8 +171,8 @@ func (s *store) drop(t *table) {
 	s.kernel.dropTable(t.slot)
 }
 
-// of returns the table of a mapping, nil if it has none.
-func (s *store) of(m bpf.UnwindMapping) *table {
+// tableAt returns the table that a mapping of a record names, nil if that has been dropped.
+func (s *store) tableAt(m bpf.UnwindMapping) *table {
 	if m.Table >= bpf.MaxUnwindTables {
 		return nil
 	}
@@ -186,7 +184,7 @@ func (s *store) of(m bpf.UnwindMapping) *table {
 
 // use notes that a process has the table of a mapping.
 func (s *store) use(m bpf.UnwindMapping) {
-	if t := s.of(m); t != nil {
+	if t := s.tableAt(m); t != nil {
 		t.used = time.Now()
 	}
 }

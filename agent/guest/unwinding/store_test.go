@@ -140,7 +140,7 @@ func TestStoreRoom(t *testing.T) {
 	if s.has(oldest) || !s.has(tables[1]) || losses[LossEvicted] != 1 {
 		t.Errorf("the oldest is there: %v, the next: %v, lost %v", s.has(oldest), s.has(tables[1]), losses)
 	}
-	s.use(bpf.UnwindMapping{Table: oldest.slot, Generation: oldest.generation}) // of a record that was not renewed
+	s.use(bpf.UnwindMapping{Table: oldest.slot, Generation: oldest.generation}) // a record that was not renewed names it
 	s.use(bpf.UnwindMapping{Table: tables[1].slot, Generation: tables[1].generation})
 	if time.Since(tables[1].used) > time.Minute {
 		t.Error("a table that a process has is not used")

@@ -31,9 +31,9 @@ const (
 	busyTime     = 2 * time.Second
 )
 
-// How long a request is left in the map after which there was no table more than before: meanwhile
-// the kernel side leaves no other one of that process. Then twice as long each time, up to
-// maxMovedPause if the process had mapped or unmapped code, as those do that compile.
+// A request that led to no new table stays in the map for a while, so that the kernel side leaves no
+// other one of that process: for firstPause, and then twice as long each time. The longest pause is
+// maxMovedPause if the process had mapped or unmapped code, as processes do that compile.
 const (
 	firstPause    = 100 * time.Millisecond
 	maxMovedPause = time.Second
@@ -62,7 +62,7 @@ const (
 	LossTooLarge   Loss = "too_large"             // files whose tables are above the bounds
 	LossUnreadable Loss = "unreadable"            // files that cannot be read, or are malformed
 	LossMappings   Loss = "mappings"              // mappings of processes that have too many
-	LossProcess    Loss = "process"               // processes that cannot be read, or changed meanwhile
+	LossProcess    Loss = "process"               // processes that cannot be read, or changed while they were
 	LossKernel     Loss = "kernel"                // the kernel refused a table or a record
 	LossEvicted    Loss = "evicted"               // tables that made room
 	LossFull       Loss = "full"                  // requests for a table for which there was no room
@@ -76,7 +76,6 @@ var losses = []Loss{LossNone, LossTooLarge, LossUnreadable, LossMappings, LossPr
 type Stats struct {
 	Tables int               // gauge
 	Bytes  uint64            // gauge: kernel memory of the tables
-	Built  uint64            // counter: tables made
 	Losses map[string]uint64 // counter by cause, every cause
 }
 
@@ -92,7 +91,7 @@ type Tables struct {
 	// These belong to the goroutine.
 	processes map[uint32]*process
 	store     store
-	serial    uint32 // of the last record
+	serial    uint32 // number of the last record
 	swept     time.Time
 	credit    time.Duration // what answers may still take
 	credited  time.Time
@@ -364,5 +363,5 @@ func (t *Tables) sweep() {
 func (t *Tables) publish() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.stats.Tables, t.stats.Bytes, t.stats.Built = len(t.store.bySum), uint64(t.store.bytes), t.store.built
+	t.stats.Tables, t.stats.Bytes = len(t.store.bySum), uint64(t.store.bytes)
 }

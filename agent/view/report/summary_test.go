@@ -47,12 +47,17 @@ func TestSummaryWithCallees(t *testing.T) {
 		sinktest.Path{Methods: "java.lang.Thread.run com.shop.Main.main com.shop.Web.filter com.shop.Web.page " +
 			"java.lang.String.concat", Times: 1, Weight: 20},
 	)
-	text := summaryOf(t, nil, sinktest.MustPprof(t, p))
+	wantWithCallees(t, sinktest.MustPprof(t, p), "  0.0% 100.0%  compiled  com.shop.Main.main\n"+
+		"  0.0%  80.0%  compiled  com.shop.Main.quote\n"+
+		"  0.0%  20.0%  compiled  com.shop.Web.page\n")
+}
+
+// wantWithCallees wants a summary to have these rows of the application's methods, and no others.
+func wantWithCallees(t *testing.T, p *pprof.Profile, want string) {
+	t.Helper()
+	text := summaryOf(t, nil, p)
 	_, rows, found := strings.Cut(text, "with callees):\n")
-	want := "  0.0% 100.0%  compiled  com.shop.Main.main\n" +
-		"  0.0%  80.0%  compiled  com.shop.Main.quote\n" +
-		"  0.0%  20.0%  compiled  com.shop.Web.page\n\n"
-	if !found || !strings.HasPrefix(rows, want) {
+	if !found || !strings.HasPrefix(rows, want+"\n") {
 		t.Errorf("want\n%s in\n%s", want, text)
 	}
 }
@@ -69,14 +74,9 @@ func TestSummaryWithCalleesPython(t *testing.T) {
 		module, _, _ := strings.Cut(f.Name, ".")
 		f.Filename = files[module]
 	}
-	text := summaryOf(t, nil, p)
-	_, rows, found := strings.Cut(text, "with callees):\n")
-	want := "  0.0% 100.0%  compiled  shop.serve\n" +
-		" 60.0%  60.0%  compiled  shop.quote\n" +
-		"  0.0%  40.0%  compiled  shop.store\n\n"
-	if !found || !strings.HasPrefix(rows, want) {
-		t.Errorf("want\n%s in\n%s", want, text)
-	}
+	wantWithCallees(t, p, "  0.0% 100.0%  compiled  shop.serve\n"+
+		" 60.0%  60.0%  compiled  shop.quote\n"+
+		"  0.0%  40.0%  compiled  shop.store\n")
 }
 
 // manyAllocations has twelve methods that allocate objects of twelve classes, each mostly of one of

@@ -193,8 +193,8 @@ func TestLiveLoops(t *testing.T) {
 					t.Errorf("%.0f iterations of a round, want at least %.0f", runs, test.least)
 				}
 				// Where other programs interrupt, timings may be too long in most windows, but not
-				// in all. The program's own clock goes on while it waits for a CPU, which the middle
-				// of timings is without.
+				// in all. The program's own clock goes on while it waits for a CPU; timings in which
+				// it waited are not among the middle ones.
 				median, low := perRun(list)
 				want := (before + after) / 2
 				allowed := 0.04*want + 3*float64(within)/float64(list[0].Runs) + math.Abs(before-after)
