@@ -56,11 +56,11 @@ func (o *Options) WithAgent(ctx context.Context, do func(agent profiler.Agent, d
 		return fmt.Errorf("create a directory for the agent: %w", err)
 	}
 	defer os.RemoveAll(dir)
+	if err := os.Chmod(dir, 0o755); err != nil {
+		return err
+	}
 	agent := profiler.Agent{Path: o.Agent}
 	if o.Agent == "" {
-		if err := os.Chmod(dir, 0o755); err != nil {
-			return err
-		}
 		if agent, err = profiler.Build(ctx, dir); err != nil {
 			return err
 		}

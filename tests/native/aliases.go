@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// Aliases have one name for functions that have several, as free and cfree of libc: profilers differ
-// in which one they show.
+// Aliases give one name to functions that have several, as free and cfree of libc: profilers differ in
+// which one they show.
 type aliases map[string]string
 
 // aliasesIn returns those of the files that a process executes.
@@ -70,14 +70,14 @@ func (a aliases) add(f *elf.File, at map[uint64]string) {
 			if first, ok := at[s.Value]; ok {
 				a[s.Name] = first
 			} else {
-				at[s.Value] = a.of(s.Name)
+				at[s.Value] = a.one(s.Name)
 			}
 		}
 	}
 }
 
-// of returns the one name of a symbol: without its version, "?" if it is none.
-func (a aliases) of(symbol string) string {
+// one returns the one name of a symbol: without its version, "?" if it is none.
+func (a aliases) one(symbol string) string {
 	symbol, _, _ = strings.Cut(symbol, "@")
 	symbol = strings.TrimPrefix(symbol, "__vdso_") // which the vDSO has besides
 	if symbol == "" || strings.HasPrefix(symbol, "[") || strings.Contains(symbol, "+0x") {

@@ -163,7 +163,7 @@ func ofAgent(p *profile.Profile, names aliases, first, last int64) recorded {
 				continue
 			}
 			for _, line := range l.Line {
-				stack = append(stack, names.of(line.Function.SystemName))
+				stack = append(stack, names.one(line.Function.SystemName))
 			}
 		}
 		r.add(stack, inKernel, count)

@@ -54,7 +54,7 @@ func readScript(script io.Reader, names aliases) (recorded, error) {
 			return r, fmt.Errorf("perf script: a frame %q", lines.Text())
 		}
 		if inKernel = inKernel || ip >= kernelSpace; ip < kernelSpace {
-			stack = append(stack, names.of(strings.Join(fields[1:], " ")))
+			stack = append(stack, names.one(strings.Join(fields[1:], " ")))
 		}
 	}
 	r.addPerfs(stack, inKernel)

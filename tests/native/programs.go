@@ -5,6 +5,7 @@ import (
 	_ "embed"
 	"fmt"
 	"io"
+	"net"
 	"os"
 	"os/exec"
 	"os/user"
@@ -22,6 +23,7 @@ type program struct {
 	command []string // what is executed
 	before  []string // what is executed first, and ends by itself
 	load    []string // what is executed beside it, and gives it work
+	listens string   // where it has to listen first: network and address
 	input   string   // what it reads, again and again; "" for nothing
 	source  string   // what is compiled first: command is the compiler, to which the paths are added
 	config  string   // what the file DIR/config has
@@ -34,6 +36,10 @@ func (p program) String() string { return p.name }
 
 // nginxPort is the port of this test's server.
 const nginxPort = "18080"
+
+// inPHP sorts, and matches a regular expression.
+const inPHP = `while (true) { $a = []; for ($i = 0; $i < 20000; $i++) $a[] = md5("x$i");
+	usort($a, fn($x, $y) => strcmp($x, $y)); preg_match_all('/a\d+/', implode(',', $a)); }`
 
 //go:embed programs/virtual.cc
 var inCPP string
@@ -54,18 +60,20 @@ func programs(short bool) (chosen []program) {
 		{name: "Rust", command: []string{"rustc", "-O"}, source: inRust},
 		{name: "perl", command: []string{"perl", "-e", `while (1) { my %h; $h{$_ % 1000} .= "x$_" for 1 .. 20000;
 			my @s = sort { $a cmp $b } values %h; my $n = () = join(",", @s) =~ /x1\d+/g; }`}},
-		{name: "PHP", command: []string{"php", "-r", `while (true) { $a = []; for ($i = 0; $i < 20000; $i++)
-			$a[] = md5("x$i"); usort($a, fn($x, $y) => strcmp($x, $y)); preg_match_all('/a\d+/', implode(',', $a)); }`}},
+		{name: "PHP", command: []string{"php", "-r", inPHP}},
+		{name: "PHP, pcre.jit=0", command: []string{"php", "-d", "pcre.jit=0", "-r", inPHP}},
 		{name: "Ruby", command: []string{"ruby", "-e", `loop { a = (1..20000).map { |i| (i * 7919 % 20011).to_s }
 			a.sort_by { |s| s.reverse }.join(",").scan(/1\d+/).tally }`}},
 		{name: "redis", command: []string{"redis-server", "--port", "0", "--unixsocket", "DIR/socket", "--save", "", "--dir", "DIR"},
-			load: []string{"redis-benchmark", "-s", "DIR/socket", "-q", "-l", "-t", "lrange_100"}},
+			listens: "unix DIR/socket",
+			load:    []string{"redis-benchmark", "-s", "DIR/socket", "-q", "-l", "-t", "lrange_100"}},
 		{name: "nginx", command: []string{"nginx", "-p", "DIR", "-e", "DIR/errors", "-c", "DIR/config"},
 			config: "daemon off; master_process off; pid DIR/pid; user root; events {} http { access_log DIR/log; " +
 				"gzip on; gzip_types *; gzip_min_length 0; " +
 				"client_body_temp_path DIR/body; proxy_temp_path DIR/proxy; fastcgi_temp_path DIR/fastcgi; " +
 				"uwsgi_temp_path DIR/uwsgi; scgi_temp_path DIR/scgi; server { " +
 				"listen 127.0.0.1:" + nginxPort + "; root /usr/share/common-licenses; } }",
+			listens: "tcp 127.0.0.1:" + nginxPort,
 			load: []string{"ab", "-q", "-n", "100000000", "-c", "4", "-H", "Accept-Encoding: gzip",
 				"http://127.0.0.1:" + nginxPort + "/GPL-3"}},
 		{name: "PostgreSQL", command: []string{"postgres", "--single", "-D", "DIR/data", "postgres"}, nobody: true,
@@ -165,11 +173,32 @@ func (p prepared) start(ctx context.Context) (pid int, wait func(), err error) {
 			return 0, wait, err
 		}
 		started = append(started, cmd)
-		if p.load != nil {
-			time.Sleep(time.Second) // until the server listens
+		if err := p.waitListening(ctx); err != nil {
+			return 0, wait, err
 		}
 	}
 	return started[0].Process.Pid, wait, nil
+}
+
+// waitListening waits until the program listens, if that is what it does.
+func (p prepared) waitListening(ctx context.Context) error {
+	network, address, listens := strings.Cut(strings.ReplaceAll(p.listens, "DIR", p.dir), " ")
+	if !listens {
+		return nil
+	}
+	const patience, pause = 30 * time.Second, 10 * time.Millisecond
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	for {
+		c, err := new(net.Dialer).DialContext(ctx, network, address)
+		if err == nil {
+			return c.Close()
+		}
+		if ctx.Err() != nil {
+			return fmt.Errorf("%s does not listen: %w", p.name, err)
+		}
+		time.Sleep(pause)
+	}
 }
 
 // log is what compressors work on.
