@@ -101,14 +101,14 @@ func (s *Schema) spans(addr uint64, header []byte) (pcs, scopes, metadata span) 
 
 // Read reads the debug information of the nmethod at addr.
 func Read(t vmstructs.Reader, s *Schema, addr uint64, header []byte) (raw RawScopes, err error) {
-	if gathered := t.Gather(s.Need(addr, header, &raw, &err)); gathered != nil {
+	if gathered := t.GatherInto(new(vmstructs.Batch), s.Need(addr, header, &raw, &err)); gathered != nil {
 		return RawScopes{}, gathered
 	}
 	return raw, err
 }
 
-// Need reads the debug information of the nmethod at addr into raw, along with what else is needed.
-// It sets err if that fails.
+// Need reads the debug information of the nmethod at addr, along with what else is needed. raw refers
+// to it in the batch. It sets err if that fails.
 func (s *Schema) Need(addr uint64, header []byte, raw *RawScopes, err *error) vmstructs.Need {
 	return func(b *vmstructs.Batch) (take func()) {
 		pcs, scopes, metadata := s.spans(addr, header)

@@ -175,6 +175,8 @@ func (m *Method) Bytes() int {
 func (r Reader) Symbols(addrs []uint64) (map[uint64]string, error) {
 	const guess = 64 // bytes to read at first: most symbols are shorter
 	var heads, tails vmstructs.Batch
+	defer heads.Free()
+	defer tails.Free()
 	addrs = vmstructs.Distinct(addrs)
 	for _, addr := range addrs {
 		heads.Add(addr, min(guess, vmstructs.PageSize-addr%vmstructs.PageSize)) // not into a page that may be missing

@@ -186,11 +186,14 @@ func (r Reader) headers(b *vmstructs.Batch, reads []Read) func() {
 		b.Add(m.ConstMethod, r.Schema.constMethodSize)
 	}
 	return func() {
+		kept := make([]byte, 0, uint64(len(reads))*r.Schema.constMethodSize)
 		for i := range reads {
 			m := &reads[i]
 			header, ok := b.Bytes(first + i)
-			m.header, m.OK = header, m.OK && ok
-			m.Pool = r.Schema.constants.Read(header)
+			kept = append(kept, header...)
+			m.header, kept = kept[:len(header):len(header)], kept[len(header):]
+			m.OK = m.OK && ok
+			m.Pool = r.Schema.constants.Read(m.header)
 		}
 	}
 }
@@ -206,6 +209,7 @@ func (r Reader) Bodies(addrs []uint64) (map[uint64]Body, error) {
 		return nil, err
 	}
 	var names vmstructs.Batch
+	defer names.Free()
 	for _, m := range reads {
 		names.Add(r.Slot(m.Pool, r.Schema.nameIndex.Read(m.header)), PoolSlot)
 	}

@@ -1,6 +1,7 @@
 package nmethod
 
 import (
+	"cmp"
 	"fmt"
 
 	"github.com/vmprof-agent/vmprof-agent/vmruntime"
@@ -51,28 +52,105 @@ const maxInlinedMethods = 4096
 // then. ErrStale if another version is there now, or none; also if the code changed while it was
 // read: then nothing that was read is used.
 func (p *Codes) readCode(version uint32, pc uint64, at methodsAt) (*code, error) {
+	d, err := p.draft(version, pc)
+	if err != nil {
+		return nil, err
+	}
+	methods, readErr := p.readMethods(d.addrs, at)
+	if err := p.confirm(d); err != nil { // whatever else went wrong
+		return nil, err
+	}
+	return d.complete(methods, readErr)
+}
+
+// A draft is a compilation whose methods are yet to be read.
+type draft struct {
+	code  *code
+	pc    uint64
+	addrs []uint64 // its methods: what was compiled, then scopes.Methods
+	err   error    // its debug information cannot be decoded
+}
+
+// draft reads the compilation that pc is in, but for its methods. What was read is not to be used
+// before it is confirmed.
+func (p *Codes) draft(version uint32, pc uint64) (*draft, error) {
 	addr, header, err := p.Cache.FindHeader(pc, p.headerSize())
 	if err != nil {
 		return nil, err
 	}
-	before, err := p.decodeHeader(addr, header, version)
+	b, err := p.decodeHeader(addr, header, version)
 	if err != nil {
 		return nil, err
 	}
-	c, decodeErr := p.decode(header, before, at)
-	// Whatever went wrong: if the code has changed, that is the reason.
-	again, err := p.Cache.Header(addr, pc, p.headerSize())
+	d := &draft{pc: pc, addrs: []uint64{b.Method}, code: &code{
+		begin: b.Begin, end: b.End, frameComplete: b.FrameComplete, tier: b.Tier(), method: b.Method, blob: b,
+		bias: p.Version.Unsigned5Bias(),
+	}}
+	if p.Kinds.Lookup(b.Name) != codecache.KindNMethod || !p.Schema.scopes.Known() {
+		return d, nil
+	}
+	if d.code.scopes, d.err = p.scopes(b, header); d.err != nil {
+		return d, nil
+	}
+	d.addrs = append(d.addrs, d.code.scopes.Methods...)
+	if n := len(d.addrs); n > maxInlinedMethods {
+		d.addrs, d.err = nil, fmt.Errorf("%d methods in one compilation: %w", n, vmruntime.ErrMalformed)
+	}
+	return d, nil
+}
+
+// scopes reads and decodes the debug information of b.
+func (p *Codes) scopes(b codecache.Blob, header []byte) (*debuginfo.Table, error) {
+	var room scopesRoom
+	defer room.free()
+	raw, known, err := p.readScopes(b, header, &room)
 	if err != nil {
 		return nil, err
 	}
-	after, err := p.decodeHeader(addr, again, version)
+	t, err := debuginfo.Decode(raw, p.Version.Unsigned5Bias())
 	if err != nil {
 		return nil, err
+	}
+	return t, p.weigh(t, b, known)
+}
+
+// confirm returns ErrStale if the code has changed since it was read.
+func (p *Codes) confirm(d *draft) error {
+	before := d.code.blob
+	again, err := p.Cache.Header(before.Addr, d.pc, p.headerSize())
+	if err != nil {
+		return err
+	}
+	after, err := p.decodeHeader(before.Addr, again, before.Version())
+	if err != nil {
+		return err
 	}
 	if !after.Same(before) {
-		return nil, vmruntime.ErrStale
+		return vmruntime.ErrStale
 	}
-	return c, decodeErr
+	return nil
+}
+
+// complete returns the compilation with its methods, which are among those that were read unless
+// that failed.
+func (d *draft) complete(methods map[uint64]*methodinfo.Method, readErr error) (*code, error) {
+	if err := cmp.Or(d.err, readErr); err != nil {
+		return nil, err
+	}
+	c := d.code
+	if c.own = methods[c.method]; c.own == nil {
+		return nil, fmt.Errorf("method at %#x: %w", c.method, vmruntime.ErrMalformed)
+	}
+	if c.scopes == nil {
+		return c, nil
+	}
+	c.methods = make([]*methodinfo.Method, len(c.scopes.Methods))
+	for i, addr := range c.scopes.Methods {
+		if c.methods[i] = methods[addr]; c.methods[i] == nil {
+			return nil, fmt.Errorf("inlined method at %#x: %w", addr, vmruntime.ErrMalformed)
+		}
+	}
+	return c, nil
 }
 
 // readHeader reads the header of the nmethod at addr. ErrStale if it is not that version, or not an
@@ -105,46 +183,6 @@ func (p *Codes) decodeHeader(addr uint64, header []byte, version uint32) (codeca
 		return codecache.Blob{}, vmruntime.ErrStale
 	}
 	return b, nil
-}
-
-// decode reads what the header leads to: debug information, and the names of all methods in it.
-func (p *Codes) decode(header []byte, b codecache.Blob, at methodsAt) (*code, error) {
-	c := &code{begin: b.Begin, end: b.End, frameComplete: b.FrameComplete, tier: b.Tier(), method: b.Method, blob: b,
-		bias: p.Version.Unsigned5Bias()}
-	addrs := []uint64{b.Method}
-	if p.Kinds.Lookup(b.Name) == codecache.KindNMethod && p.Schema.scopes.Known() {
-		raw, known, err := p.readScopes(b, header)
-		if err != nil {
-			return nil, err
-		}
-		if c.scopes, err = debuginfo.Decode(raw, p.Version.Unsigned5Bias()); err != nil {
-			return nil, err
-		}
-		if err := p.weigh(c.scopes, b, known); err != nil {
-			return nil, err
-		}
-		addrs = append(addrs, c.scopes.Methods...)
-	}
-	if len(addrs) > maxInlinedMethods {
-		return nil, fmt.Errorf("%d methods in one compilation: %w", len(addrs), vmruntime.ErrMalformed)
-	}
-	methods, err := p.readMethods(addrs, at)
-	if err != nil {
-		return nil, err
-	}
-	if c.own = methods[b.Method]; c.own == nil {
-		return nil, fmt.Errorf("method at %#x: %w", b.Method, vmruntime.ErrMalformed)
-	}
-	if c.scopes == nil {
-		return c, nil
-	}
-	c.methods = make([]*methodinfo.Method, len(c.scopes.Methods))
-	for i, addr := range c.scopes.Methods {
-		if c.methods[i] = methods[addr]; c.methods[i] == nil {
-			return nil, fmt.Errorf("inlined method at %#x: %w", addr, vmruntime.ErrMalformed)
-		}
-	}
-	return c, nil
 }
 
 // frames names the place at pc, innermost first. exact says that pc was sampled; otherwise it is a

@@ -34,8 +34,8 @@ import (
 // Memory that Codes keep at most, besides its VersionTable: of decoded compilations, and of
 // methods.
 const (
-	codeBytes   = 8 << 20
-	methodBytes = 2 << 20
+	codeBytes   = 12 << 20
+	methodBytes = 4 << 20
 )
 
 // Codes reads the code of one VM, and names places in it.

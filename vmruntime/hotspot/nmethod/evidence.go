@@ -34,8 +34,19 @@ func (o offsets) contains(offset int32) bool {
 	return found
 }
 
-// readScopes reads the debug information of b, and the evidence on its instructions.
-func (p *Codes) readScopes(b codecache.Blob, header []byte) (raw debuginfo.RawScopes, e evidence, err error) {
+// A scopesRoom is the memory of what readScopes reads.
+type scopesRoom struct{ scopes, tables vmstructs.Batch }
+
+// free gives it back.
+func (r *scopesRoom) free() {
+	r.scopes.Free()
+	r.tables.Free()
+}
+
+// readScopes reads the debug information of b, and the evidence on its instructions, into that room.
+func (p *Codes) readScopes(
+	b codecache.Blob, header []byte, room *scopesRoom,
+) (raw debuginfo.RawScopes, e evidence, err error) {
 	maps, checks := p.oopMaps(header), table{}
 	needs := []vmstructs.Need{p.Schema.scopes.Need(b.Addr, header, &raw, &err), maps.needCount}
 	if size := b.End - b.Begin; b.Tier() == vmruntime.TierC2 && runtime.GOARCH == "amd64" && size <= maxScannedCode &&
@@ -58,10 +69,10 @@ func (p *Codes) readScopes(b codecache.Blob, header []byte) (raw debuginfo.RawSc
 			needs = append(needs, checks.needCount)
 		}
 	}
-	if gathered := p.Memory.Gather(needs...); gathered != nil || err != nil {
+	if gathered := p.Memory.GatherInto(&room.scopes, needs...); gathered != nil || err != nil {
 		return raw, e, cmp.Or(gathered, err)
 	}
-	if err := p.Memory.Gather(maps.needEntries, checks.needEntries); err != nil {
+	if err := p.Memory.GatherInto(&room.tables, maps.needEntries, checks.needEntries); err != nil {
 		return raw, e, err
 	}
 	e.safepoints, e.checks = safepointsIn(maps.entries), checks.entries
@@ -139,7 +150,9 @@ func (p *Codes) safepoints(header []byte) (offsets, error) {
 	if err := p.Memory.Gather(maps.needCount); err != nil {
 		return nil, err
 	}
-	if err := p.Memory.Gather(maps.needEntries); err != nil {
+	var entries vmstructs.Batch
+	defer entries.Free()
+	if err := p.Memory.GatherInto(&entries, maps.needEntries); err != nil {
 		return nil, err
 	}
 	return safepointsIn(maps.entries), nil

@@ -1,9 +1,8 @@
 package nmethod
 
 import (
-	"cmp"
 	"fmt"
-	"maps"
+	"slices"
 
 	"github.com/vmprof-agent/vmprof-agent/vmruntime"
 	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot/codecache"
@@ -37,44 +36,101 @@ func (p *Codes) Lookup(site vmruntime.Site) ([]vmruntime.Frame, error) {
 const maxPrepared = 64
 
 // Prepare reads the compilations and methods of sites that are not known yet side by side, in as
-// few reads as one of them takes.
+// few reads as one of them takes, and each method once.
 func (p *Codes) Prepare(sites []vmruntime.Site) {
+	epoch := p.CurrentEpoch()
 	type unknown struct {
 		kind  vmruntime.SiteKind
 		id    uint64 // version, or address of the method
 		epoch uint32
 	}
 	seen := make(map[unknown]struct{})
-	var reads []func()
+	var alive, gone []vmruntime.Site // by methodsAt.alive
 	for _, site := range sites {
-		var u unknown
+		u := unknown{kind: site.Kind}
 		switch site.Kind {
 		case vmruntime.Compiled:
 			if _, ok := p.known(site); ok {
 				continue
 			}
-			u = unknown{kind: site.Kind, id: uint64(site.Version & codecache.VersionMask)}
+			u.id = uint64(site.Version & codecache.VersionMask)
 		case vmruntime.Interpreted:
-			key := javavm.Key{Addr: site.Method, Epoch: site.Epoch, Walked: true}
-			if _, ok := p.methods.Get(key); ok || p.Epoch == nil {
+			if _, ok := p.methods.Get(walked(site)); ok || p.Epoch == nil || unloads(epoch) != unloads(site.Epoch) {
 				continue
 			}
-			u = unknown{kind: site.Kind, id: site.Method, epoch: site.Epoch}
+			u.id, u.epoch = site.Method, site.Epoch
 		default:
 			continue
 		}
-		if _, ok := seen[u]; !ok {
-			seen[u] = struct{}{}
-			reads = append(reads, func() { p.Lookup(site) })
+		if _, ok := seen[u]; ok {
+			continue
+		}
+		seen[u] = struct{}{}
+		if site.Kind == vmruntime.Interpreted || site.Epoch == epoch {
+			alive = append(alive, site)
+		} else {
+			gone = append(gone, site)
 		}
 	}
-	if len(reads) < 2 {
+	for part := range slices.Chunk(alive, maxPrepared) {
+		p.readTogether(part, methodsAt{epoch, true})
+	}
+	for part := range slices.Chunk(gone, maxPrepared) {
+		p.readTogether(part, methodsAt{epoch, false})
+	}
+}
+
+// readTogether reads what is at sites. What cannot be read, or was read in more than one epoch, is
+// left to Lookup.
+func (p *Codes) readTogether(sites []vmruntime.Site, at methodsAt) {
+	drafts := make([]*draft, len(sites)) // nil for interpreted frames, and where that fails
+	var reads []func()
+	for i, site := range sites {
+		if site.Kind == vmruntime.Compiled {
+			reads = append(reads, func() {
+				if d, err := p.draft(site.Version&codecache.VersionMask, site.PC); err == nil {
+					drafts[i] = d
+				}
+			})
+		}
+	}
+	p.Memory.Together(reads...)
+	var addrs []uint64
+	for i, site := range sites {
+		switch {
+		case site.Kind == vmruntime.Interpreted:
+			addrs = append(addrs, site.Method)
+		case drafts[i] != nil:
+			addrs = append(addrs, drafts[i].addrs...)
+		}
+	}
+	methods, err := p.readMethods(addrs, at)
+	if err != nil {
 		return
 	}
-	for len(reads) > 0 {
-		n := min(len(reads), maxPrepared)
-		p.Memory.Together(reads[:n]...)
-		reads = reads[n:]
+	reads = reads[:0]
+	for i, d := range drafts {
+		if d != nil {
+			reads = append(reads, func() {
+				if p.confirm(d) != nil {
+					drafts[i] = nil
+				}
+			})
+		}
+	}
+	p.Memory.Together(reads...)
+	if p.CurrentEpoch() != at.epoch {
+		return
+	}
+	for i, site := range sites {
+		switch d := drafts[i]; {
+		case site.Kind == vmruntime.Interpreted && methods[site.Method] != nil:
+			_, _ = p.met(site, methods[site.Method])
+		case d != nil:
+			if c, err := d.complete(methods, nil); err == nil {
+				p.byVersion.Add(site.Version&codecache.VersionMask, c)
+			}
+		}
 	}
 }
 
@@ -141,41 +197,50 @@ func (p *Codes) readMethods(addrs []uint64, at methodsAt) (map[uint64]*methodinf
 			missing = append(missing, addr)
 		}
 	}
-	var bodies map[uint64]methodinfo.Body
-	var read, changed map[uint64]*methodinfo.Method
-	var bodiesErr, readErr error
 	r := p.MethodReader()
-	p.Memory.Together(func() { bodies, bodiesErr = r.Bodies(kept) }, func() { read, readErr = r.Methods(missing) })
-	if err := cmp.Or(bodiesErr, readErr); err != nil {
-		return nil, err
-	}
-	missing = missing[:0]
-	for _, addr := range kept {
-		if body, ok := bodies[addr]; !ok || body != found[addr].Body {
-			delete(found, addr)
-			missing = append(missing, addr)
+	for part := range slices.Chunk(kept, maxBodies) {
+		bodies, err := r.Bodies(part)
+		if err != nil {
+			return nil, err
+		}
+		for _, addr := range part {
+			if body, ok := bodies[addr]; !ok || body != found[addr].Body {
+				delete(found, addr)
+				missing = append(missing, addr)
+			}
 		}
 	}
-	if len(missing) > 0 {
-		if changed, readErr = r.Methods(missing); readErr != nil {
-			return nil, readErr
+	for part := range slices.Chunk(missing, maxMethods) {
+		read, err := r.Methods(part)
+		if err != nil {
+			return nil, err
 		}
-		maps.Copy(read, changed)
-	}
-	keep := at.alive && p.Epoch != nil && p.Epoch() == at.epoch
-	for addr, m := range read {
-		found[addr] = m
-		if keep {
-			p.methods.Add(javavm.Key{Addr: addr, Epoch: at.epoch}, m)
+		keep := at.alive && p.Epoch != nil && p.Epoch() == at.epoch
+		for addr, m := range read {
+			found[addr] = m
+			if keep {
+				p.methods.Add(javavm.Key{Addr: addr, Epoch: at.epoch}, m)
+			}
 		}
 	}
 	return found, nil
 }
 
+// Bounds on the methods that are read at once: the ranges of a read are bounded, and so are the
+// bytes of all lines.
+const (
+	maxBodies  = 4096
+	maxMethods = 512
+)
+
+// walked is the key of the method of a site in the interpreter.
+func walked(site vmruntime.Site) javavm.Key {
+	return javavm.Key{Addr: site.Method, Epoch: site.Epoch, Walked: true}
+}
+
 // interpreted names a frame of the interpreter.
 func (p *Codes) interpreted(site vmruntime.Site) ([]vmruntime.Frame, error) {
-	key := javavm.Key{Addr: site.Method, Epoch: site.Epoch, Walked: true}
-	m, ok := p.methods.Get(key)
+	m, ok := p.methods.Get(walked(site))
 	if !ok {
 		epoch := p.CurrentEpoch()
 		if p.Epoch != nil && unloads(epoch) != unloads(site.Epoch) {
@@ -189,20 +254,28 @@ func (p *Codes) interpreted(site vmruntime.Site) ([]vmruntime.Frame, error) {
 		if err != nil {
 			return nil, err
 		}
-		if m = methods[site.Method]; m == nil && p.gone(site.Method) {
-			return nil, vmruntime.ErrStale
-		}
-		if m == nil {
-			return nil, fmt.Errorf("method at %#x: %w", site.Method, vmruntime.ErrMalformed)
-		}
-		if !p.was(m, site) {
-			return nil, vmruntime.ErrStale
-		}
-		if p.Epoch != nil {
-			p.methods.Add(key, m)
+		if m, err = p.met(site, methods[site.Method]); err != nil {
+			return nil, err
 		}
 	}
 	return []vmruntime.Frame{m.Frame(int(site.BCI), p.Version.Unsigned5Bias())}, nil
+}
+
+// met returns the method that was just read at a site in the interpreter, nil if that failed, unless
+// the sampled frame was in another one. No class was unloaded since the sample.
+func (p *Codes) met(site vmruntime.Site, m *methodinfo.Method) (*methodinfo.Method, error) {
+	switch {
+	case m == nil && p.gone(site.Method):
+		return nil, vmruntime.ErrStale
+	case m == nil:
+		return nil, fmt.Errorf("method at %#x: %w", site.Method, vmruntime.ErrMalformed)
+	case !p.was(m, site):
+		return nil, vmruntime.ErrStale
+	}
+	if p.Epoch != nil {
+		p.methods.Add(walked(site), m)
+	}
+	return m, nil
 }
 
 // unloads is how many classes were unloaded, of an epoch.

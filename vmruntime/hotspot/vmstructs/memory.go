@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"fmt"
+	"sync"
 
 	"github.com/vmprof-agent/vmprof-agent/vmruntime"
 )
@@ -127,19 +128,41 @@ func Distinct(values []uint64) []uint64 {
 // A Batch collects ranges and reads them together: one system call for a thousand of them.
 type Batch struct {
 	Ranges []vmruntime.Range
-	slab   []byte // what is left of the current allocation
-	next   uint64 // its size
+	slab   []byte  // what is left of the current allocation
+	next   uint64  // its size
+	lent   []*slab // allocations that Free gives back
 }
+
+// A slab is memory for what batches read. What most of them read is looked at once, and there are
+// some hundred a second: the collector should not have to deal with them.
+type slab [32 << 10]byte
+
+var slabs = sync.Pool{New: func() any { return new(slab) }}
 
 // Add puts n bytes at addr on the list. The caller bounds their number and sum.
 func (b *Batch) Add(addr, n uint64) {
-	const first, most = 128, 32 << 10 // bytes of an allocation: most batches are of one method
+	const first, most = 128, uint64(len(slab{})) // bytes of an allocation: most batches are of one method
 	if n > uint64(len(b.slab)) {
-		b.next = min(max(2*b.next, first), most)
-		b.slab = make([]byte, max(n, b.next))
+		switch b.next = min(max(2*b.next, first), most); {
+		case n > most:
+			b.slab = make([]byte, n)
+		case max(n, b.next) > most/8:
+			lent := slabs.Get().(*slab)
+			b.lent, b.slab = append(b.lent, lent), lent[:]
+		default:
+			b.slab = make([]byte, max(n, b.next))
+		}
 	}
 	b.Ranges = append(b.Ranges, vmruntime.Range{Addr: addr, Buf: b.slab[:n:n]})
 	b.slab = b.slab[n:]
+}
+
+// Free has other batches use the memory of b, if nobody refers to what b has read any more.
+func (b *Batch) Free() {
+	for _, lent := range b.lent {
+		slabs.Put(lent)
+	}
+	*b = Batch{}
 }
 
 // batchBytes bounds what is asked of a Memory at once: it may refuse more than 4 MiB.
@@ -148,6 +171,7 @@ const batchBytes = 2 << 20
 // Read fills the ranges. Those at address 0 fail without a try, because every range that fails
 // costs a system call. An error means that the process cannot be read at all.
 func (b *Batch) Read(mem vmruntime.Memory) error {
+	defer b.clearFailed()
 	if b.plain() {
 		return mem.ReadBatch(b.Ranges)
 	}
@@ -180,6 +204,15 @@ func (b *Batch) Read(mem vmruntime.Memory) error {
 	return flush()
 }
 
+// clearFailed clears ranges that were not read: what they hold is of another batch.
+func (b *Batch) clearFailed() {
+	for _, r := range b.Ranges {
+		if !r.OK {
+			clear(r.Buf)
+		}
+	}
+}
+
 // plain reports whether the ranges can be read as they are.
 func (b *Batch) plain() bool {
 	size := 0
@@ -195,12 +228,18 @@ func (b *Batch) plain() bool {
 // once it was read. Steps that do not need each other share a batch.
 type Need func(b *Batch) (take func())
 
-// Gather reads what several steps need in one batch.
+// Gather reads what several steps need in one batch. They copy what they keep.
 func (t Reader) Gather(needs ...Need) error {
 	var b Batch
+	defer b.Free()
+	return t.GatherInto(&b, needs...)
+}
+
+// GatherInto is Gather for steps that refer to what they read until b is freed. b has no ranges.
+func (t Reader) GatherInto(b *Batch, needs ...Need) error {
 	takes := make([]func(), len(needs))
 	for i, need := range needs {
-		takes[i] = need(&b)
+		takes[i] = need(b)
 	}
 	if err := b.Read(t.Mem); err != nil {
 		return err
