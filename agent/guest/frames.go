@@ -9,8 +9,11 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/vmruntime"
 )
 
-// vmName is what profiles show for a place in that mapping that the VM names with these frames.
-func vmName(frames []vmruntime.Frame, site vmruntime.Site, mapping unique.Handle[symbol.Mapping]) (n Name) {
+// name is what profiles show for a place in that mapping that the VM names with these frames.
+func (g *VM) name(
+	frames []vmruntime.Frame, site vmruntime.Site, mapping unique.Handle[symbol.Mapping],
+) (n Name) {
+	n.Symbols, n.BCIs = make([]symbol.Symbol, 0, len(frames)), make([]int32, 0, len(frames))
 	for i, f := range frames {
 		if f.Approximate {
 			n.BCIs = append(n.BCIs, -1)
@@ -19,9 +22,29 @@ func vmName(frames []vmruntime.Frame, site vmruntime.Site, mapping unique.Handle
 		n.Enters = n.Enters || i == 0 && f.Enters && site.Kind == vmruntime.Interpreted
 		f.Approximate = false
 		n.BCIs = append(n.BCIs, int32(f.BCI))
-		n.Symbols = append(n.Symbols, symbol.Intern(vmFrame(f, i < len(frames)-1, site, mapping)))
+		n.Symbols = append(n.Symbols, g.functionOf(f).Intern(vmPlace(f, i < len(frames)-1, site, mapping)))
 	}
 	return n
+}
+
+// A vmFunction is what the VM calls a function.
+type vmFunction struct{ name, signature, file string }
+
+// maxFunctions bounds the functions of a VM that are remembered, each some 150 bytes.
+const maxFunctions = 1 << 13
+
+// functionOf is the function of a frame.
+func (g *VM) functionOf(f vmruntime.Frame) symbol.Function {
+	key := vmFunction{f.Function, f.Signature, f.File}
+	if known, ok := g.functions[key]; ok {
+		return known
+	}
+	if g.functions == nil || len(g.functions) >= maxFunctions {
+		g.functions = map[vmFunction]symbol.Function{}
+	}
+	function := symbol.FunctionOf(vmFrame(f, false, vmruntime.Site{}, noMapping))
+	g.functions[key] = function
+	return function
 }
 
 // inlinedIn stands for code of a method, or of one that was inlined in it: the VM does not say
@@ -36,9 +59,15 @@ func inlinedIn(f vmruntime.Frame, site vmruntime.Site, mapping unique.Handle[sym
 // vmFrame is a frame of the VM as profiles show it. It has no address: that differs from one run to
 // the next, and would make many frames of a line.
 func vmFrame(f vmruntime.Frame, inlined bool, site vmruntime.Site, mapping unique.Handle[symbol.Mapping]) symbol.Frame {
+	out := vmPlace(f, inlined, site, mapping)
+	out.Function, out.SystemName, out.File = f.Function, f.Function+f.Signature, f.File
+	return out
+}
+
+// vmPlace is vmFrame without what it says of the function.
+func vmPlace(f vmruntime.Frame, inlined bool, site vmruntime.Site, mapping unique.Handle[symbol.Mapping]) symbol.Frame {
 	out := symbol.Frame{
-		Function: f.Function, SystemName: f.Function + f.Signature, File: f.File, Line: f.Line,
-		Kind: symbol.KindJIT, Inlined: inlined, Approximate: f.Approximate, Mapping: mapping,
+		Line: f.Line, Kind: symbol.KindJIT, Inlined: inlined, Approximate: f.Approximate, Mapping: mapping,
 	}
 	switch site.Kind {
 	case vmruntime.Interpreted:

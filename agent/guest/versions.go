@@ -35,7 +35,7 @@ const (
 	// versionsShare of the time, one part in so many, is the most that goes into that, unless it is
 	// wanted. It is looked up at maxVersionsInterval all the same: when a process ends, nothing is
 	// known of what came after the last look.
-	versionsShare       = 1000
+	versionsShare       = 4000
 	maxVersionsInterval = 10 * time.Second
 )
 

@@ -30,6 +30,7 @@ type VM struct {
 	interpreter unique.Handle[symbol.Mapping] // that of interpreted frames
 	index       codeIndex
 	places      map[place]Name // names of places in compiled code, maxPlaces at most
+	functions   map[vmFunction]symbol.Function
 
 	complete bool          // nothing of its attachment was left for later
 	more     time.Duration // CLOCK_MONOTONIC: when that goes on

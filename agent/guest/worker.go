@@ -466,7 +466,7 @@ func (rs *Resolver) nameVMFrame(p *Process, r Wanted) Name {
 	if site.Kind != vmruntime.Interpreted {
 		mapping = p.codeMapping(g, site, frames)
 	}
-	n := vmName(frames, site, mapping)
+	n := g.name(frames, site, mapping)
 	g.keep(site, n)
 	return n
 }

@@ -95,7 +95,7 @@ func TestInlinedIn(t *testing.T) {
 			{Function: "a.B.inner", SystemName: "a.B.inner", File: "B.java", Line: 3, Inlined: true},
 			{Function: "a.B.outer", SystemName: "a.B.outer", File: "B.java", Line: 9},
 		}
-		n := vmName(frames, vmruntime.Site{Kind: vmruntime.Compiled, PC: 0x1000, Exact: exact}, jitMapping)
+		n := new(VM).name(frames, vmruntime.Site{Kind: vmruntime.Compiled, PC: 0x1000, Exact: exact}, jitMapping)
 		var got []symbol.Frame
 		for _, s := range n.Symbols {
 			got = append(got, s.Value())

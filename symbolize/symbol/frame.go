@@ -60,6 +60,10 @@ type Symbol struct {
 	address uint64
 }
 
+// A Function is what the symbols of a function share: its Function, SystemName, File and StartLine.
+// Who makes many symbols of a function finds it once, which takes most of the time of Intern.
+type Function struct{ handle unique.Handle[function] }
+
 // A place is a Frame without its address.
 type place struct {
 	function             unique.Handle[function]
@@ -76,9 +80,17 @@ type function struct {
 }
 
 // Intern returns the symbol of f.
-func Intern(f Frame) Symbol {
+func Intern(f Frame) Symbol { return FunctionOf(f).Intern(f) }
+
+// FunctionOf is the function that f is a frame of.
+func FunctionOf(f Frame) Function {
+	return Function{unique.Make(function{f.Function, f.SystemName, f.File, f.StartLine})}
+}
+
+// Intern returns the symbol of a frame of the function, whatever f says of that.
+func (of Function) Intern(f Frame) Symbol {
 	return Symbol{unique.Make(place{
-		function: unique.Make(function{f.Function, f.SystemName, f.File, f.StartLine}), mapping: f.Mapping,
+		function: of.handle, mapping: f.Mapping,
 		line: f.Line, kind: f.Kind, inlined: f.Inlined, approximate: f.Approximate,
 	}), f.Address}
 }

@@ -96,7 +96,7 @@ func (s *Stacks) Short(raw []byte, into *bpf.Sample) error {
 	h := &s.short.Header
 	s.age(h.Time)
 	g, at, ok := s.find(s.short.Base)
-	if !ok || g.contexts[g.suffixes[at].context].owner != ownerOf(h) {
+	if !ok || g.contexts[g.suffixes.at(at).context].owner != ownerOf(h) {
 		s.report(s.kernel.ForgetSuffix(s.short.Base))
 		return ErrUnknown
 	}
@@ -104,12 +104,12 @@ func (s *Stacks) Short(raw []byte, into *bpf.Sample) error {
 		s.report(s.kernel.ForgetThread(h.Tid))
 		return ErrUnknown
 	}
-	known := int(g.suffixes[at].frames)
+	known := int(g.suffixes.at(at).frames)
 	if own := len(s.short.User); own+known > bpf.MaxUserFrames || own > 1 && known%step != 0 {
 		return fmt.Errorf("short sample of %d frames before %d: %w", own, known, bpf.ErrMalformed)
 	}
 	s.user = append(s.user[:0], s.short.User...)
-	c := g.contexts[g.suffixes[at].context]
+	c := g.contexts[g.suffixes.at(at).context]
 	s.user = g.appendFrames(s.user, at)
 	*into = bpf.Sample{
 		Header: h, End: bpf.WalkEnd(s.short.End), Flags: s.short.Flags, CPU: s.short.Cpu, ClassEpoch: c.classEpoch,
@@ -144,7 +144,7 @@ func (s *Stacks) age(time_ uint64) {
 	switch at := time.Duration(time_); {
 	case s.last != nil && at > s.reseeded+settled:
 		s.last = nil
-	case s.last == nil && max(len(s.current.suffixes), len(s.current.threads)) >= s.limit:
+	case s.last == nil && max(s.current.suffixes.n, len(s.current.threads)) >= s.limit:
 		if err := s.kernel.Reseed(seed()); err != nil {
 			s.report(err)
 			return
@@ -181,6 +181,24 @@ type suffix struct {
 	frames  uint16 // number of frames with those of the parent
 }
 
+// suffixes are a list of them, in pieces that stay where they are as it grows.
+type suffixes struct {
+	pieces []*[suffixPiece]suffix
+	n      int
+}
+
+const suffixPiece = 1 << 10
+
+func (l *suffixes) at(i uint32) *suffix { return &l.pieces[i/suffixPiece][i%suffixPiece] }
+
+func (l *suffixes) add(s suffix) {
+	if l.n == len(l.pieces)*suffixPiece {
+		l.pieces = append(l.pieces, new([suffixPiece]suffix))
+	}
+	l.n++
+	*l.at(uint32(l.n - 1)) = s
+}
+
 type thread struct {
 	owner
 	comm [16]byte
@@ -190,7 +208,7 @@ type thread struct {
 // would follow.
 type generation struct {
 	tags     map[uint64]uint32 // index of the suffix
-	suffixes []suffix
+	suffixes suffixes
 	contexts []context
 	threads  map[uint32]thread
 }
@@ -210,11 +228,11 @@ func (g *generation) name(s *bpf.Sample) {
 func (g *generation) add(tag uint64, s suffix) uint32 {
 	at, ok := g.tags[tag]
 	if !ok {
-		at = uint32(len(g.suffixes))
+		at = uint32(g.suffixes.n)
 		if s.frames == 0 {
 			s.parent = at
 		}
-		g.suffixes = append(g.suffixes, s)
+		g.suffixes.add(s)
 		g.tags[tag] = at
 	}
 	return at
@@ -225,7 +243,7 @@ func (g *generation) add(tag uint64, s suffix) uint32 {
 // all frames but the innermost one.
 func (g *generation) learn(tag uint64, known int, at uint32, user []bpf.Frame) uint64 {
 	for callers := len(user) - 1; known < callers; {
-		s := suffix{parent: at, context: g.suffixes[at].context}
+		s := suffix{parent: at, context: g.suffixes.at(at).context}
 		n := copyReversed(s.own[:], user[max(callers-known-step, 0)+1:callers-known+1])
 		known += n
 		tag, s.frames = bpf.SuffixTag(tag, s.own), uint16(known)
@@ -247,10 +265,11 @@ func copyReversed(to, from []bpf.Frame) (n int) {
 // appendFrames appends the frames of a suffix to buf, innermost first.
 func (g *generation) appendFrames(buf []bpf.Frame, at uint32) []bpf.Frame {
 	n := len(buf)
-	buf = slices.Grow(buf, int(g.suffixes[at].frames))[:n+int(g.suffixes[at].frames)]
+	frames := int(g.suffixes.at(at).frames)
+	buf = slices.Grow(buf, frames)[:n+frames]
 	for n < len(buf) {
-		s := &g.suffixes[at]
-		for i := int(s.frames) - int(g.suffixes[s.parent].frames) - 1; i >= 0; i-- {
+		s := g.suffixes.at(at)
+		for i := int(s.frames) - int(g.suffixes.at(s.parent).frames) - 1; i >= 0; i-- {
 			buf[n] = s.own[i]
 			n++
 		}

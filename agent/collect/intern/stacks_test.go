@@ -299,8 +299,8 @@ func TestSeeds(t *testing.T) {
 			t.Fatal(err)
 		}
 		check(t, got, r)
-		if len(s.current.suffixes) > s.limit+8 || len(s.last.suffixes) > 200 {
-			t.Fatalf("%d suffixes are known, and %d from before", len(s.current.suffixes), len(s.last.suffixes))
+		if s.current.suffixes.n > s.limit+8 || s.last.suffixes.n > 200 {
+			t.Fatalf("%d suffixes are known, and %d from before", s.current.suffixes.n, s.last.suffixes.n)
 		}
 	}
 	if k.seed == first || seeds < 10 || k.forgotten != 0 {

@@ -174,7 +174,7 @@ func (m *Method) Bytes() int {
 // what is longer than vmstructs.MaxNameBytes is cut.
 func (r Reader) Symbols(addrs []uint64) (map[uint64]string, error) {
 	const guess = 64 // bytes to read at first: most symbols are shorter
-	var heads, tails vmstructs.Batch
+	heads, tails := vmstructs.PassingBatch(), vmstructs.PassingBatch()
 	defer heads.Free()
 	defer tails.Free()
 	addrs = vmstructs.Distinct(addrs)

@@ -208,7 +208,7 @@ func (r Reader) Bodies(addrs []uint64) (map[uint64]Body, error) {
 	if err := r.take(reads, methodRound{r.constMethods}, methodRound{r.headers}); err != nil {
 		return nil, err
 	}
-	var names vmstructs.Batch
+	names := vmstructs.PassingBatch()
 	defer names.Free()
 	for _, m := range reads {
 		names.Add(r.Slot(m.Pool, r.Schema.nameIndex.Read(m.header)), PoolSlot)

@@ -8,6 +8,7 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot/codecache"
 	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot/debuginfo"
 	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot/methodinfo"
+	"github.com/vmprof-agent/vmprof-agent/vmruntime/hotspot/vmstructs"
 )
 
 // A code is one compilation of a method, with all that is needed to name any place in it: the
@@ -25,6 +26,14 @@ type code struct {
 	method     uint64                // address of what was compiled
 	tree       *vmruntime.InlineTree // nil until it is asked for
 	introduced bool                  // who its methods are has been told
+	last       placeAt               // see placeOf
+}
+
+// A placeAt is what is known of a sampled pc, or of a return address.
+type placeAt struct {
+	pc    uint64 // 0 if it is none
+	exact bool
+	place debuginfo.Place
 }
 
 // Bytes is about how much memory c holds. It shares the methods with others, but may be the last one
@@ -101,9 +110,10 @@ func (p *Codes) draft(version uint32, pc uint64) (*draft, error) {
 
 // scopes reads and decodes the debug information of b.
 func (p *Codes) scopes(b codecache.Blob, header []byte) (*debuginfo.Table, error) {
-	var room scopesRoom
-	defer room.free()
-	raw, known, err := p.readScopes(b, header, &room)
+	scopes, tables := vmstructs.PassingBatch(), vmstructs.PassingBatch()
+	defer scopes.Free()
+	defer tables.Free()
+	raw, known, err := p.readScopes(b, header, scopes, tables)
 	if err != nil {
 		return nil, err
 	}
@@ -232,8 +242,15 @@ func (p *Codes) Place(site vmruntime.Site) (place uint64, ok bool) {
 	return place, true
 }
 
-// placeOf returns what is known of pc.
+// placeOf returns what is known of pc. Its callers ask for the same place several times in a row.
 func (c *code) placeOf(pc uint64, exact bool) debuginfo.Place {
+	if c.last.pc != pc || c.last.exact != exact {
+		c.last = placeAt{pc, exact, c.findPlace(pc, exact)}
+	}
+	return c.last.place
+}
+
+func (c *code) findPlace(pc uint64, exact bool) debuginfo.Place {
 	if c.scopes == nil {
 		return debuginfo.Place{Scope: debuginfo.NoScope}
 	}

@@ -157,8 +157,8 @@ func (p *Codes) walk(cache *codecache.Cache, visit func(*codecache.Blob)) error 
 const (
 	// maxNameless bounds the compilations that Continue names, each some 100 bytes until then.
 	maxNameless = 1 << 17
-	// namedAtOnce is how many of them it names in one call, which takes some milliseconds.
-	namedAtOnce = 512
+	// namedAtOnce is how many of them it names in one call, which takes a millisecond or two.
+	namedAtOnce = 256
 )
 
 // Continue takes down who the compilations are that were there when the VM was attached, in case

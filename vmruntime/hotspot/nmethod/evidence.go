@@ -34,18 +34,10 @@ func (o offsets) contains(offset int32) bool {
 	return found
 }
 
-// A scopesRoom is the memory of what readScopes reads.
-type scopesRoom struct{ scopes, tables vmstructs.Batch }
-
-// free gives it back.
-func (r *scopesRoom) free() {
-	r.scopes.Free()
-	r.tables.Free()
-}
-
-// readScopes reads the debug information of b, and the evidence on its instructions, into that room.
+// readScopes reads the debug information of b, and the evidence on its instructions. What it returns
+// refers to the batches.
 func (p *Codes) readScopes(
-	b codecache.Blob, header []byte, room *scopesRoom,
+	b codecache.Blob, header []byte, scopes, tables *vmstructs.Batch,
 ) (raw debuginfo.RawScopes, e evidence, err error) {
 	maps, checks := p.oopMaps(header), table{}
 	needs := []vmstructs.Need{p.Schema.scopes.Need(b.Addr, header, &raw, &err), maps.needCount}
@@ -69,10 +61,10 @@ func (p *Codes) readScopes(
 			needs = append(needs, checks.needCount)
 		}
 	}
-	if gathered := p.Memory.GatherInto(&room.scopes, needs...); gathered != nil || err != nil {
+	if gathered := p.Memory.GatherInto(scopes, needs...); gathered != nil || err != nil {
 		return raw, e, cmp.Or(gathered, err)
 	}
-	if err := p.Memory.GatherInto(&room.tables, maps.needEntries, checks.needEntries); err != nil {
+	if err := p.Memory.GatherInto(tables, maps.needEntries, checks.needEntries); err != nil {
 		return raw, e, err
 	}
 	e.safepoints, e.checks = safepointsIn(maps.entries), checks.entries
@@ -150,9 +142,9 @@ func (p *Codes) safepoints(header []byte) (offsets, error) {
 	if err := p.Memory.Gather(maps.needCount); err != nil {
 		return nil, err
 	}
-	var entries vmstructs.Batch
+	entries := vmstructs.PassingBatch()
 	defer entries.Free()
-	if err := p.Memory.GatherInto(&entries, maps.needEntries); err != nil {
+	if err := p.Memory.GatherInto(entries, maps.needEntries); err != nil {
 		return nil, err
 	}
 	return safepointsIn(maps.entries), nil

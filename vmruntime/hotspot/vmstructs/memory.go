@@ -125,44 +125,61 @@ func Distinct(values []uint64) []uint64 {
 	return out
 }
 
-// A Batch collects ranges and reads them together: one system call for a thousand of them.
+// A Batch collects ranges and reads them together: one system call for a thousand of them. The zero
+// value is empty, and what it has read stays as long as somebody refers to it.
 type Batch struct {
-	Ranges []vmruntime.Range
-	slab   []byte  // what is left of the current allocation
-	next   uint64  // its size
-	lent   []*slab // allocations that Free gives back
+	Ranges  []vmruntime.Range
+	slab    []byte // what is left of the current allocation
+	next    uint64 // its size
+	passing bool
+	slabs   []*slab // allocations of a passing batch
 }
 
-// A slab is memory for what batches read. What most of them read is looked at once, and there are
-// some hundred a second: the collector should not have to deal with them.
+// A slab is memory for what passing batches read.
 type slab [32 << 10]byte
 
-var slabs = sync.Pool{New: func() any { return new(slab) }}
+var (
+	slabs   = sync.Pool{New: func() any { return new(slab) }}
+	batches = sync.Pool{New: func() any { return &Batch{passing: true} }}
+)
+
+// PassingBatch returns an empty batch for what is looked at once. There are some hundred a second:
+// their memory is used again after Free, so that the collector need not deal with it.
+func PassingBatch() *Batch { return batches.Get().(*Batch) }
+
+// Free ends a passing batch. Nobody may refer to what it has read any more.
+func (b *Batch) Free() {
+	for _, s := range b.slabs {
+		slabs.Put(s)
+	}
+	clear(b.slabs)
+	clear(b.Ranges)
+	b.Ranges, b.slabs, b.slab, b.next = b.Ranges[:0], b.slabs[:0], nil, 0
+	const most = 16 << 10 // ranges that are kept
+	if cap(b.Ranges) <= most {
+		batches.Put(b)
+	}
+}
 
 // Add puts n bytes at addr on the list. The caller bounds their number and sum.
 func (b *Batch) Add(addr, n uint64) {
-	const first, most = 128, uint64(len(slab{})) // bytes of an allocation: most batches are of one method
 	if n > uint64(len(b.slab)) {
-		switch b.next = min(max(2*b.next, first), most); {
-		case n > most:
-			b.slab = make([]byte, n)
-		case max(n, b.next) > most/8:
-			lent := slabs.Get().(*slab)
-			b.lent, b.slab = append(b.lent, lent), lent[:]
-		default:
-			b.slab = make([]byte, max(n, b.next))
-		}
+		b.grow(n)
 	}
 	b.Ranges = append(b.Ranges, vmruntime.Range{Addr: addr, Buf: b.slab[:n:n]})
 	b.slab = b.slab[n:]
 }
 
-// Free has other batches use the memory of b, if nobody refers to what b has read any more.
-func (b *Batch) Free() {
-	for _, lent := range b.lent {
-		slabs.Put(lent)
+// grow makes room for a range of n bytes.
+func (b *Batch) grow(n uint64) {
+	const first, most = 128, uint64(len(slab{})) // bytes of an allocation: most batches are of one method
+	b.next = min(max(2*b.next, first), most)
+	if size := max(n, b.next); !b.passing || size > most || size < most/8 {
+		b.slab = make([]byte, size)
+		return
 	}
-	*b = Batch{}
+	s := slabs.Get().(*slab)
+	b.slabs, b.slab = append(b.slabs, s), s[:]
 }
 
 // batchBytes bounds what is asked of a Memory at once: it may refuse more than 4 MiB.
@@ -230,12 +247,12 @@ type Need func(b *Batch) (take func())
 
 // Gather reads what several steps need in one batch. They copy what they keep.
 func (t Reader) Gather(needs ...Need) error {
-	var b Batch
+	b := PassingBatch()
 	defer b.Free()
-	return t.GatherInto(&b, needs...)
+	return t.GatherInto(b, needs...)
 }
 
-// GatherInto is Gather for steps that refer to what they read until b is freed. b has no ranges.
+// GatherInto is Gather for steps that refer to what they read in b, which has no ranges yet.
 func (t Reader) GatherInto(b *Batch, needs ...Need) error {
 	takes := make([]func(), len(needs))
 	for i, need := range needs {
