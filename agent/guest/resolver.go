@@ -117,16 +117,19 @@ func (rs *Resolver) Maps(p *Process) proc.Maps {
 
 // findVM attaches to p's VM if it has one. What is not ready yet is tried again later.
 func (rs *Resolver) findVM(p *Process) {
-	rs.readMaps(p)
+	now, look := proc.Monotonic(), &p.work.look
+	due := look.due(now)
+	if due || p.work.mapsRead == 0 || now-p.Noticed < startTime {
+		rs.readMaps(p)
+	}
 	if lib := rs.FindLibrary(p.work.maps); lib != nil {
 		rs.attachVM(p, lib)
 		return
 	}
 	// A launcher under another name than java is found by its first compilation, by frames in
 	// unknown mappings, or when it is looked at again.
-	now, look := proc.Monotonic(), &p.work.look
 	switch {
-	case p.Exited.Load() || !look.due(now):
+	case p.Exited.Load() || !due:
 	case p.looksLikeJava() && look.failed(now):
 		p.work.mapsRead = 0
 		rs.queue.submitLater(p, look.pauses.Next-now)

@@ -219,9 +219,13 @@ func (rs *Resolver) prepare(p *Process, frames []Wanted, now time.Duration) {
 	preparer.Prepare(sites)
 }
 
-// continuePause is between two steps of what the attachment of a VM left for later. Few ever need
-// it, and a short recording should not pay for it.
-const continuePause = time.Second
+// Between two steps of what the attachment of a VM left for later is continuePause at least, and so
+// long that the steps take one part in continueShare of the time. Few ever need it, and a short
+// recording should not pay for it.
+const (
+	continuePause = time.Second
+	continueShare = 1000
+)
 
 // continueAttaching does some of what the attachment of p's VM left for later, once its frames have
 // names.
@@ -238,8 +242,10 @@ func (rs *Resolver) continueAttaching(p *Process, g *VM) {
 	more, err := continuer.Continue()
 	rs.reads.count(err)
 	if g.complete = !more; more {
-		g.more = proc.Monotonic() + continuePause
-		rs.queue.submitLater(p, continuePause)
+		done := proc.Monotonic()
+		pause := max(continuePause, continueShare*(done-now))
+		g.more = done + pause
+		rs.queue.submitLater(p, pause)
 	}
 }
 

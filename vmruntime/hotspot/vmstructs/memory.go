@@ -136,7 +136,7 @@ type Batch struct {
 }
 
 // A slab is memory for what passing batches read.
-type slab [32 << 10]byte
+type slab [16 << 10]byte
 
 var (
 	slabs   = sync.Pool{New: func() any { return new(slab) }}
