@@ -6,7 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -24,7 +26,7 @@ type pairedManner struct {
 
 var (
 	longPaired  = pairedManner{rounds: 8, length: 20 * time.Second}
-	shortPaired = pairedManner{rounds: 1, length: 2 * time.Second}
+	shortPaired = pairedManner{rounds: 6, length: 3 * time.Second} // the fewest that give an interval
 )
 
 // A pairedLoad is what the machine does while two agents record all of it.
@@ -67,11 +69,46 @@ var pairedFigures = []struct {
 	}, "%.0f ns"},
 }
 
+// grew reports whether a version costs clearly more than another one: by more than 30 %, and the
+// whole interval says more than 10 %.
+func grew(r harness.Ratio) bool {
+	const ratio, sure = 1.3, 1.1
+	return r.Median > ratio && r.Low > sure
+}
+
+// lastRelease builds the agent of the last release, and returns its path; "" if there is no release
+// yet.
+func lastRelease(ctx context.Context, dir string) (string, error) {
+	git := func(args ...string) (string, error) {
+		out, err := exec.CommandContext(ctx, "git", args...).Output()
+		return strings.TrimSpace(string(out)), err
+	}
+	root, err := git("rev-parse", "--show-toplevel")
+	if err != nil {
+		return "", fmt.Errorf("find the repository: %w", err)
+	}
+	tag, err := git("describe", "--tags", "--abbrev=0", "--match=v*")
+	if err != nil {
+		return "", nil // no tag, or a clone without them
+	}
+	tree, program := filepath.Join(dir, "release"), filepath.Join(dir, "release-agent")
+	if _, err := git("-C", root, "worktree", "add", "--detach", tree, tag); err != nil {
+		return "", fmt.Errorf("check out %s: %w", tag, err)
+	}
+	defer git("-C", root, "worktree", "remove", "--force", tree)
+	build := exec.CommandContext(ctx, "go", "build", "-o", program, "./cmd/vmprof-agent")
+	build.Dir, build.Env = tree, append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("build %s: %w\n%s", tag, err, out)
+	}
+	return program, nil
+}
+
 // paired has two agents record the same machine at the same time: what else the machine does hits
 // both alike, so that their ratio says more than two figures could. Without another agent it is
 // this one against itself.
 func (b bench) paired(ctx context.Context) ([]harness.Table, error) {
-	table := report.Table{Header: []string{"load", "figure", "this agent", "the other", "ratio"}}
+	table := report.Table{Header: []string{"load", "figure", "this agent", "the other", "ratio", "grew"}}
 	loads := pairedLoads
 	if b.how.cold {
 		loads = []pairedLoad{{name: "two of Xalan", rate: busyRate}}
@@ -101,8 +138,9 @@ func (b bench) paired(ctx context.Context) ([]harness.Table, error) {
 				sums[0], sums[1] = sums[0]+this, sums[1]+other
 			}
 			n := float64(len(ratios))
+			ratio := harness.RatioOf(ratios)
 			table.Add(load.String(), figure.name, fmt.Sprintf(figure.text, sums[0]/n),
-				fmt.Sprintf(figure.text, sums[1]/n), harness.RatioOf(ratios).String())
+				fmt.Sprintf(figure.text, sums[1]/n), ratio.String(), report.Verdict(!grew(ratio)))
 		}
 	}
 	return []harness.Table{{Marker: "paired", Table: table}}, nil
