@@ -11,6 +11,7 @@ import (
 	"github.com/vmprof-agent/vmprof-agent/agent/collect/fold"
 	"github.com/vmprof-agent/vmprof-agent/agent/collect/intern"
 	"github.com/vmprof-agent/vmprof-agent/agent/guest"
+	"github.com/vmprof-agent/vmprof-agent/agent/host/proc"
 	"github.com/vmprof-agent/vmprof-agent/agent/model/profile"
 	"github.com/vmprof-agent/vmprof-agent/agent/probe/ring"
 	"github.com/vmprof-agent/vmprof-agent/bpf"
@@ -57,7 +58,7 @@ func (a *Agent) drain(ctx context.Context) error {
 			} else {
 				soon = drainInterval
 			}
-			a.ring.SetDeadline(time.Now().Add(pause))
+			a.ring.SetDeadline(time.Now().Add(proc.InStep(pause)))
 		case errors.Is(err, ring.ErrFlushed):
 			a.owner.Do((*fold.State).Submit)
 			a.flushes.done(a.ring)

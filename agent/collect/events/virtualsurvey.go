@@ -94,6 +94,14 @@ func (e *Source) surveyVirtual(ctx context.Context) {
 	for {
 		e.seedVirtual(ctx)
 		end := begin.Add(period)
+		if len(e.VirtualPlans()) == 0 {
+			e.toSurvey() // forgets processes that have ended
+			if !sleepUntil(ctx, time.Now().Add(proc.InStep(shortestPeriod))) {
+				return
+			}
+			begin = time.Now()
+			continue
+		}
 		if !sleepUntil(ctx, begin.Add(rand.N(period))) {
 			return
 		}

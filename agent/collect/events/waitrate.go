@@ -170,13 +170,14 @@ func (r *waitRate) pause() time.Duration {
 
 // governWaits keeps the waits within the budget until ctx ends.
 func (e *Source) governWaits(ctx context.Context) {
-	every := time.NewTicker(waitsGovernedEvery)
-	defer every.Stop()
+	wait := time.NewTimer(0)
+	defer wait.Stop()
 	for {
+		wait.Reset(proc.InStep(waitsGovernedEvery))
 		select {
 		case <-ctx.Done():
 			return
-		case <-every.C:
+		case <-wait.C:
 		}
 		e.services.Resolver.Keep(guest.StageUpkeep, e.governWaitsOnce)
 	}

@@ -9,8 +9,8 @@ import (
 
 // A kernel is the kernel side: requests, and what answers them. Tests have another one.
 type kernel interface {
-	// asked reports whether there are requests.
-	asked() bool
+	// asked reports whether there are requests, but for those of processes that are left alone.
+	asked(left map[uint32]struct{}) bool
 	// requests returns the requests that are there, by pid.
 	requests() map[uint32]bpf.UnwindWant
 	// takeOut takes out the request of a process, which may leave another one then.
@@ -28,9 +28,17 @@ type kernel interface {
 // objects are the real one's maps. What cannot be deleted there is gone already.
 type objects struct{ *bpf.Objects }
 
-func (o objects) asked() bool {
-	var pid uint32
-	return o.UnwindWanted.NextKey(nil, &pid) == nil
+func (o objects) asked(left map[uint32]struct{}) bool {
+	var pid, next uint32
+	err := o.UnwindWanted.NextKey(nil, &next)
+	for n := 0; err == nil; n++ {
+		if _, ok := left[next]; !ok || n > len(left) { // entries that move meanwhile may be met twice
+			return true
+		}
+		pid = next
+		err = o.UnwindWanted.NextKey(&pid, &next)
+	}
+	return false
 }
 
 func (o objects) requests() (found map[uint32]bpf.UnwindWant) {

@@ -29,7 +29,15 @@ func newFakeKernel() *fakeKernel {
 		tables: map[uint16]uint32{}}
 }
 
-func (k *fakeKernel) asked() bool                         { return len(k.wants) > 0 }
+func (k *fakeKernel) asked(left map[uint32]struct{}) bool {
+	for pid := range k.wants {
+		if _, ok := left[pid]; !ok {
+			return true
+		}
+	}
+	return false
+}
+
 func (k *fakeKernel) requests() map[uint32]bpf.UnwindWant { return k.wants }
 func (k *fakeKernel) takeOut(pid uint32)                  { delete(k.wants, pid) }
 func (k *fakeKernel) dropProcess(pid uint32)              { delete(k.processes, pid) }

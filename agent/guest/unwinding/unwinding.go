@@ -8,6 +8,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/host/proc"
@@ -86,6 +87,7 @@ type Tables struct {
 	cancel context.CancelFunc
 	ended  chan struct{}
 	asked  chan struct{} // there are requests
+	left   atomic.Pointer[leftAlone]
 	vdso   []byte
 
 	// These belong to the goroutine.
@@ -144,7 +146,14 @@ func newTables(c Config, k kernel) *Tables {
 
 // Look looks for requests, and has them answered. It does not wait for that.
 func (t *Tables) Look() {
-	if t == nil || !t.kernel.asked() {
+	if t == nil {
+		return
+	}
+	var left map[uint32]struct{}
+	if l := t.left.Load(); l != nil && time.Now().Before(l.until) {
+		left = l.processes
+	}
+	if !t.kernel.asked(left) {
 		return
 	}
 	select {
@@ -244,6 +253,8 @@ func (t *Tables) answerAll(ctx context.Context) {
 	now := time.Now()
 	t.credit = min(timeCredit, t.credit+now.Sub(t.credited)/buildShare)
 	t.credited = now
+	t.left.Store(nil)
+	left := &leftAlone{processes: map[uint32]struct{}{}}
 	for pid, want := range t.kernel.requests() {
 		if ctx.Err() != nil {
 			return
@@ -255,7 +266,20 @@ func (t *Tables) answerAll(ctx context.Context) {
 		began := time.Now()
 		t.answer(ctx, pid, want)
 		t.credit -= time.Since(began)
+		if p := t.processes[pid]; p != nil && !p.until.IsZero() {
+			left.processes[pid] = struct{}{}
+			if left.until.IsZero() || p.until.Before(left.until) {
+				left.until = p.until
+			}
+		}
 	}
+	t.left.Store(left)
+}
+
+// A leftAlone is the processes whose requests are not to be answered until that time.
+type leftAlone struct {
+	processes map[uint32]struct{}
+	until     time.Time
 }
 
 // answer does what can be done for a request.

@@ -31,6 +31,21 @@ var monotonicStart = func() (start struct {
 	return start
 }()
 
+// wakeStep is the grid of InStep.
+const wakeStep = 100 * time.Millisecond
+
+// InStep is about that pause: so long that who makes it wakes at a multiple of 0.1 s, along with
+// all others who make their pauses in step. Each time that the process wakes costs it more than
+// most of what it wakes for. Pauses that are shorter than the grid stay as they are.
+func InStep(pause time.Duration) time.Duration { return inStep(Monotonic(), pause) }
+
+func inStep(now, pause time.Duration) time.Duration {
+	if pause < wakeStep {
+		return pause
+	}
+	return (now + pause).Round(wakeStep) - now
+}
+
 // SinceBoot is the time of CLOCK_BOOTTIME, which goes on while the machine is suspended.
 func SinceBoot() time.Duration {
 	var ts unix.Timespec

@@ -25,6 +25,21 @@ func TestCPUTime(t *testing.T) {
 	}
 }
 
+func TestInStep(t *testing.T) {
+	const ms = time.Millisecond
+	for now := 7 * time.Second; now < 8*time.Second; now += 7 * ms {
+		for _, pause := range []time.Duration{100 * ms, 200 * ms, 250 * ms, time.Second} {
+			got := inStep(now, pause)
+			if (now+got)%wakeStep != 0 || got < pause-wakeStep/2 || got > pause+wakeStep/2 || got <= 0 {
+				t.Errorf("inStep(%v, %v) = %v", now, pause, got)
+			}
+		}
+	}
+	if got := inStep(time.Second, 20*ms); got != 20*ms {
+		t.Errorf("a pause of 20ms has become one of %v", got)
+	}
+}
+
 func TestThreadCPUTime(t *testing.T) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()

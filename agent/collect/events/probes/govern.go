@@ -51,7 +51,7 @@ func (e *Probes) govern(ctx context.Context) {
 		if fresh || e.sliced() {
 			pause = checkInterval
 		}
-		wait.Reset(pause)
+		wait.Reset(proc.InStep(pause))
 		select {
 		case <-ctx.Done():
 			return
@@ -145,8 +145,8 @@ func (e *Probes) check(now, passed time.Duration) {
 	defer e.mu.Unlock()
 	e.take(&m, now, passed)
 	e.used.Add(m.times)
-	e.lend(e.loads(max(passed, checkInterval)))
 	loads := e.loads(GovernEvery)
+	e.lend(loads.within(max(passed, checkInterval)))
 	for _, l := range loads {
 		p := l.plan
 		if p.perf || !p.duty.Always() {

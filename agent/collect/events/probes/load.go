@@ -1,6 +1,7 @@
 package probes
 
 import (
+	"slices"
 	"time"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/collect/budget"
@@ -38,6 +39,17 @@ func (e *Probes) loads(passed time.Duration) (list planLoads) {
 		}
 		l.full = l.rate * (l.count + e.recordTime(p)).Seconds()
 		list = append(list, l)
+	}
+	return list
+}
+
+// within returns the loads of GovernEvery as they are if their hits were those of another time.
+func (list planLoads) within(passed time.Duration) planLoads {
+	list = slices.Clone(list)
+	for i, l := range list {
+		if l.plan.duty.Always() {
+			list[i] = l.times(GovernEvery.Seconds() / passed.Seconds())
+		}
 	}
 	return list
 }
