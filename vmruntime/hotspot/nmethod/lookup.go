@@ -230,7 +230,7 @@ func (p *Codes) readMethods(addrs []uint64, at methodsAt) (map[uint64]*methodinf
 // bytes of all lines.
 const (
 	maxBodies  = 4096
-	maxMethods = 512
+	maxMethods = 256
 )
 
 // walked is the key of the method of a site in the interpreter.

@@ -30,6 +30,8 @@ const (
 	checkInterval = GovernEvery / 50
 	// calmInterval is that of these checks once all probes are older than a second.
 	calmInterval = GovernEvery / 10
+	// early is by how much an interval may be shorter: pauses are in step (proc.InStep).
+	early = calmInterval / 4
 	// faultLookups is about how many page faults a second are recorded: looking one up takes the
 	// agent some 50 us.
 	faultLookups = 200
@@ -59,11 +61,11 @@ func (e *Probes) govern(ctx context.Context) {
 		}
 		now := proc.Monotonic()
 		switch {
-		case now-tuned >= GovernEvery:
+		case now-tuned >= GovernEvery-early:
 			e.tune(now, now-tuned)
 			e.forgetFrozen()
 			tuned, checked = now, now
-		case fresh || now-checked >= calmInterval:
+		case fresh || now-checked >= calmInterval-early:
 			e.check(now, now-tuned)
 			checked = now
 		}
