@@ -86,7 +86,7 @@ func (rs *Resolver) closeSources(p *Process) {
 // nameMaybeCaller names the caller of a function of Go that was sampled and has no frame, which the
 // chain of frame pointers leaves out. It is no frame at all if the function has one.
 func (rs *Resolver) nameMaybeCaller(p *Process, r Wanted, low uint32, distance int32) Name {
-	if p.work.mapsRead == 0 {
+	if proc.Monotonic()-p.work.mapsRead > maxMapsInterval {
 		rs.readMaps(p)
 	}
 	for i := range p.work.maps {

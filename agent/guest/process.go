@@ -260,6 +260,13 @@ func (p *Process) Loaded(l vmruntime.CodeLoad) {
 	}
 }
 
+// hasLoads reports whether announcements wait for the worker.
+func (p *Process) hasLoads() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(p.loads) > 0
+}
+
 // takeLoads removes the announcements that wait for the worker, and returns them.
 func (p *Process) takeLoads() []vmruntime.CodeLoad {
 	p.mu.Lock()

@@ -119,7 +119,7 @@ func (rs *Resolver) Maps(p *Process) proc.Maps {
 func (rs *Resolver) findVM(p *Process) {
 	now, look := proc.Monotonic(), &p.work.look
 	due := look.due(now)
-	if due || p.work.mapsRead == 0 || now-p.Noticed < startTime {
+	if due || now-p.work.mapsRead > maxMapsInterval || now-p.Noticed < startTime || p.hasLoads() {
 		rs.readMaps(p)
 	}
 	if lib := rs.FindLibrary(p.work.maps); lib != nil {

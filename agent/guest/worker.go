@@ -219,12 +219,13 @@ func (rs *Resolver) prepare(p *Process, frames []Wanted, now time.Duration) {
 	preparer.Prepare(sites)
 }
 
-// Between two steps of what the attachment of a VM left for later is continuePause at least, and so
-// long that the steps take one part in continueShare of the time. Few ever need it, and a short
-// recording should not pay for it.
+// Between two steps of what the attachment of a VM left for later is continuePause at least, and up
+// to longestContinuePause if the steps take more than one part in continueShare of the time. Few
+// ever need it, and a short recording should not pay for it.
 const (
-	continuePause = time.Second
-	continueShare = 1000
+	continuePause        = time.Second
+	longestContinuePause = 10 * time.Second
+	continueShare        = 1000
 )
 
 // continueAttaching does some of what the attachment of p's VM left for later, once its frames have
@@ -243,7 +244,7 @@ func (rs *Resolver) continueAttaching(p *Process, g *VM) {
 	rs.reads.count(err)
 	if g.complete = !more; more {
 		done := proc.Monotonic()
-		pause := max(continuePause, continueShare*(done-now))
+		pause := min(max(continuePause, continueShare*(done-now)), longestContinuePause)
 		g.more = done + pause
 		rs.queue.submitLater(p, pause)
 	}

@@ -134,6 +134,15 @@ func TestCodeChangesMeanwhile(t *testing.T) {
 		if _, ok := p.Place(p.site); ok {
 			t.Error("what was read is kept")
 		}
+		p.set(p.blob.Addr, p.Codes.Schema.Blob.CompileID, byte(p.blob.CompileID))
+		p.forget()
+		reads = 0
+		if p.Prepare([]vmruntime.Site{p.site}); reads <= 6 {
+			t.Errorf("only %d reads for Prepare", reads)
+		}
+		if _, ok := p.Place(p.site); ok {
+			t.Error("what Prepare read is kept")
+		}
 	})
 }
 
@@ -155,6 +164,13 @@ func TestClassesUnloadedMeanwhile(t *testing.T) {
 		p.Process.Memory.Mem = &vmstructs.Weave{Memory: vmtest.Hooked{Memory: p.mem, Before: func() { p.epoch++ }}}
 		if frames, err := p.Lookup(p.site); !errors.Is(err, vmruntime.ErrStale) {
 			t.Errorf("unloaded all the time: %+v, %v", frames, err)
+		}
+		p.Forget(true)
+		if p.Prepare([]vmruntime.Site{p.site}); p.CurrentEpoch() == 0 {
+			t.Error("Prepare has read nothing")
+		}
+		if _, ok := p.Place(p.site); ok {
+			t.Error("unloaded all the time: what Prepare read is kept")
 		}
 	})
 }
@@ -188,6 +204,11 @@ func TestInterpretedEpoch(t *testing.T) {
 		p.Process.Memory.Mem = &vmstructs.Weave{Memory: vmtest.Hooked{Memory: p.mem, Before: func() { p.epoch = 2 }}}
 		if got, err := p.Lookup(late); !errors.Is(err, vmruntime.ErrStale) {
 			t.Errorf("classes were unloaded while it was read: %+v, %v", got, err)
+		}
+		p.epoch = 1
+		p.Prepare([]vmruntime.Site{late})
+		if got, err := p.Lookup(late); !errors.Is(err, vmruntime.ErrStale) || p.epoch != 2 {
+			t.Errorf("classes were unloaded while Prepare read it: %+v, %v", got, err)
 		}
 	})
 }

@@ -361,9 +361,13 @@ func (s *State) Submit() { s.submit(func(*Process) bool { return true }) }
 func (s *State) SubmitDue() {
 	now := proc.Monotonic()
 	s.submit(func(p *Process) bool {
-		return p.expedited || p.Exited.Load() || now-p.submitted >= pauseOf(p.renewed, now)
+		return p.expedited || p.Exited.Load() || now-p.submitted >= pauseOf(p.renewed, now)-early
 	})
 }
+
+// early is by how much a process's turn may be early: the drainer comes a little before or after
+// the time (proc.InStep), and otherwise the next time that it comes.
+const early = 60 * time.Millisecond
 
 // Pause is how long the drainer may leave records in the ring: no longer than SubmitDue leaves the
 // work of any process.

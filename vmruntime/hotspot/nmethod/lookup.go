@@ -73,10 +73,14 @@ func (p *Codes) Prepare(sites []vmruntime.Site) {
 		}
 	}
 	for part := range slices.Chunk(alive, maxPrepared) {
-		p.readTogether(part, methodsAt{epoch, true})
+		if p.CurrentEpoch() == epoch { // otherwise Lookup reads the rest
+			p.readTogether(part, methodsAt{epoch, true})
+		}
 	}
 	for part := range slices.Chunk(gone, maxPrepared) {
-		p.readTogether(part, methodsAt{epoch, false})
+		if p.CurrentEpoch() == epoch {
+			p.readTogether(part, methodsAt{epoch, false})
+		}
 	}
 }
 
@@ -100,7 +104,10 @@ func (p *Codes) readTogether(sites []vmruntime.Site, at methodsAt) {
 		switch {
 		case site.Kind == vmruntime.Interpreted:
 			addrs = append(addrs, site.Method)
-		case drafts[i] != nil:
+		case drafts[i] == nil:
+		case len(addrs)+len(drafts[i].addrs) > maxInlinedMethods: // far more than compilations have
+			drafts[i] = nil
+		default:
 			addrs = append(addrs, drafts[i].addrs...)
 		}
 	}
@@ -230,7 +237,7 @@ func (p *Codes) readMethods(addrs []uint64, at methodsAt) (map[uint64]*methodinf
 // bytes of all lines.
 const (
 	maxBodies  = 4096
-	maxMethods = 256
+	maxMethods = 512
 )
 
 // walked is the key of the method of a site in the interpreter.
