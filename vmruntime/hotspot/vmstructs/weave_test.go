@@ -140,3 +140,52 @@ func TestTogetherBounds(t *testing.T) {
 		t.Errorf("read %#x, want %#x", m.batches, want)
 	}
 }
+
+// halfMemory has ones at low addresses, and nothing at high ones.
+type halfMemory struct{}
+
+func (halfMemory) Read(uint64, []byte) error { return vmruntime.ErrMalformed }
+
+func (halfMemory) ReadBatch(ranges []vmruntime.Range) error {
+	for i := range ranges {
+		if r := &ranges[i]; r.Addr < 1<<20 {
+			r.OK = true
+			for j := range r.Buf {
+				r.Buf[j] = 0xff
+			}
+		}
+	}
+	return nil
+}
+
+// TestPassingBatch: a batch that has the memory of an earlier one shows nothing of what that read.
+func TestPassingBatch(t *testing.T) {
+	for range 100 {
+		read := PassingBatch()
+		for i := range uint64(64) {
+			read.Add(1+i, 1<<10)
+		}
+		read.Add(1, 1<<20) // larger than memory that is used again
+		if err := read.Read(halfMemory{}); err != nil {
+			t.Fatal(err)
+		}
+		if data, ok := read.Bytes(63); !ok || data[0] != 0xff {
+			t.Fatalf("%v, %v", data, ok)
+		}
+		read.Free()
+		failed := PassingBatch()
+		for i := range uint64(64) {
+			failed.Add(i<<21, 1<<10) // 0 is not read at all
+		}
+		if err := failed.Read(halfMemory{}); err != nil {
+			t.Fatal(err)
+		}
+		for i := range 64 {
+			data, ok := failed.Bytes(i)
+			if ok || slices.ContainsFunc(data, func(b byte) bool { return b != 0 }) {
+				t.Fatalf("range %d: %v, %v", i, data[:8], ok)
+			}
+		}
+		failed.Free()
+	}
+}
