@@ -108,7 +108,7 @@ func lastRelease(ctx context.Context, dir string) (string, error) {
 // both alike, so that their ratio says more than two figures could. Without another agent it is
 // this one against itself.
 func (b bench) paired(ctx context.Context) ([]harness.Table, error) {
-	table := report.Table{Header: []string{"load", "figure", "this agent", "the other", "ratio", "grew"}}
+	table := report.Table{Header: []string{"load", "figure", "this agent", "the other", "ratio", "aim: ≤ 1.3"}}
 	loads := pairedLoads
 	if b.how.cold {
 		loads = []pairedLoad{{name: "two of Xalan", rate: busyRate}}

@@ -93,7 +93,6 @@ func (e *Source) surveyVirtual(ctx context.Context) {
 	begin, period := time.Now(), shortestPeriod
 	for {
 		e.seedVirtual(ctx)
-		end := begin.Add(period)
 		if len(e.VirtualPlans()) == 0 {
 			e.toSurvey() // forgets processes that have ended
 			if !sleepUntil(ctx, time.Now().Add(proc.InStep(shortestPeriod))) {
@@ -102,6 +101,7 @@ func (e *Source) surveyVirtual(ctx context.Context) {
 			begin = time.Now()
 			continue
 		}
+		end := begin.Add(period)
 		if !sleepUntil(ctx, begin.Add(rand.N(period))) {
 			return
 		}

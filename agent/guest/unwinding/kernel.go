@@ -31,14 +31,18 @@ type objects struct{ *bpf.Objects }
 func (o objects) asked(left map[uint32]struct{}) bool {
 	var pid, next uint32
 	err := o.UnwindWanted.NextKey(nil, &next)
-	for n := 0; err == nil; n++ {
-		if _, ok := left[next]; !ok || n > len(left) { // entries that move meanwhile may be met twice
+	// The kernel may return a key twice if the map changes meanwhile, so the loop has a bound.
+	for range len(left) + 1 {
+		if err != nil {
+			return false
+		}
+		if _, ok := left[next]; !ok {
 			return true
 		}
 		pid = next
 		err = o.UnwindWanted.NextKey(&pid, &next)
 	}
-	return false
+	return err == nil
 }
 
 func (o objects) requests() (found map[uint32]bpf.UnwindWant) {

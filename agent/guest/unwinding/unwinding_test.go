@@ -123,6 +123,27 @@ func TestAnswer(t *testing.T) {
 	if len(k.wants) != 1 || k.processes[uint32(first)].Serial != serial {
 		t.Error("a request for nothing new was answered")
 	}
+	found := func() bool {
+		tables.Look()
+		select {
+		case <-tables.asked:
+			return true
+		default:
+			return false
+		}
+	}
+	if found() {
+		t.Error("Look has a request answered that is left")
+	}
+	k.wants[1] = bpf.UnwindWant{}
+	if !found() {
+		t.Error("Look overlooks a request next to one that is left")
+	}
+	delete(k.wants, 1)
+	tables.left.Store(&leftAlone{tables.left.Load().processes, time.Now().Add(-time.Second)})
+	if !found() {
+		t.Error("Look overlooks a request that is due again")
+	}
 	pause := tables.processes[uint32(first)].pause
 	tables.processes[uint32(first)].until = time.Now().Add(-time.Second)
 	tables.answerAll(t.Context())

@@ -105,7 +105,7 @@ func (p *Codes) readTogether(sites []vmruntime.Site, at methodsAt) {
 		case site.Kind == vmruntime.Interpreted:
 			addrs = append(addrs, site.Method)
 		case drafts[i] == nil:
-		case len(addrs)+len(drafts[i].addrs) > maxInlinedMethods: // far more than compilations have
+		case len(addrs)+len(drafts[i].addrs) > maxInlinedMethods: // Lookup reads it alone
 			drafts[i] = nil
 		default:
 			addrs = append(addrs, drafts[i].addrs...)
