@@ -42,6 +42,11 @@ const (
 	forgetPause   = time.Minute // after so long without a request, pauses begin anew
 )
 
+// youngFor is how long a process gets no table after its first request, by then a request that another
+// look finds. Processes that end sooner, as those of a build do, take their requests along: reading
+// their mappings would cost more than the processes' few samples.
+const youngFor = 50 * time.Millisecond
+
 // What answers may cost: buildShare of the time, after the first timeCredit of it. Whoever maps ever
 // new files delays the tables of others, but does not take a CPU.
 const (
@@ -90,6 +95,8 @@ type Tables struct {
 	left   atomic.Pointer[leftAlone]
 	vdso   []byte
 
+	youngFor time.Duration
+
 	// These belong to the goroutine.
 	processes map[uint32]*process
 	store     store
@@ -108,6 +115,7 @@ type Tables struct {
 type process struct {
 	layout   proc.Layout
 	mappings map[uint64]mapped // by start: what was asked for
+	grown    bool              // it has been asked for tables for youngFor
 	pause    time.Duration
 	until    time.Time // the request is left until then; zero if it is not
 	answered time.Time // when the last one was taken out
@@ -134,7 +142,7 @@ func Start(c Config) *Tables {
 func newTables(c Config, k kernel) *Tables {
 	t := &Tables{
 		config: c, kernel: k, asked: make(chan struct{}, 1), processes: map[uint32]*process{}, vdso: c.Root.ReadVDSO(),
-		credit: timeCredit, credited: time.Now(),
+		youngFor: youngFor, credit: timeCredit, credited: time.Now(),
 	}
 	t.store = newStore(k, t.count)
 	t.stats.Losses = map[string]uint64{}
@@ -284,21 +292,24 @@ type leftAlone struct {
 
 // answer does what can be done for a request.
 func (t *Tables) answer(ctx context.Context, pid uint32, want bpf.UnwindWant) {
-	p := t.processes[pid]
+	p, now := t.processes[pid], time.Now()
 	if p == nil {
 		if len(t.processes) >= maxProcesses {
 			clear(t.processes)
 		}
-		p = &process{}
+		p = &process{until: now.Add(t.youngFor)}
 		t.processes[pid] = p
 	}
-	now := time.Now()
-	if !p.until.IsZero() { // it is left
-		if now.After(p.until) {
-			t.kernel.takeOut(pid)
-			p.until = time.Time{}
-			p.answered = now
-		}
+	if now.Before(p.until) { // it is left
+		return
+	}
+	if !p.grown {
+		p.grown, p.until = true, time.Time{}
+	}
+	if !p.until.IsZero() { // it was left for long enough
+		t.kernel.takeOut(pid)
+		p.until = time.Time{}
+		p.answered = now
 		return
 	}
 	if now.Sub(p.answered) > forgetPause {
