@@ -258,9 +258,9 @@ func (a *Agent) Run(ctx context.Context) error {
 		return end(err)
 	}
 	close(a.observing)
-	upkeep := time.NewTicker(upkeepInterval)
+	upkeep := time.NewTimer(proc.InStep(upkeepInterval))
 	defer upkeep.Stop()
-	refresh := time.NewTicker(refreshInterval)
+	refresh := time.NewTimer(proc.InStep(refreshInterval))
 	defer refresh.Stop()
 	for {
 		select {
@@ -272,8 +272,10 @@ func (a *Agent) Run(ctx context.Context) error {
 			return end(err)
 		case <-upkeep.C:
 			a.services.Resolver.Keep(guest.StageUpkeep, a.sweep)
+			upkeep.Reset(proc.InStep(upkeepInterval))
 		case <-refresh.C:
 			a.services.Resolver.Keep(guest.StageUpkeep, a.refresh)
+			refresh.Reset(proc.InStep(refreshInterval))
 		case <-ctx.Done():
 			return end(nil)
 		}

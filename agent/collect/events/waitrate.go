@@ -23,9 +23,11 @@ const (
 	mostMean  = time.Minute
 )
 
-// The interval is set that often, and changes by at most that factor at once.
+// The interval is set that often, and changes by at most that factor at once. While all waits are
+// followed and it stays as it is, it is looked at less and less often.
 const (
 	waitsGovernedEvery = 200 * time.Millisecond
+	waitsCalmEvery     = time.Second
 	waitsFactor        = 4
 )
 
@@ -170,16 +172,23 @@ func (r *waitRate) pause() time.Duration {
 
 // governWaits keeps the waits within the budget until ctx ends.
 func (e *Source) governWaits(ctx context.Context) {
+	pause := waitsGovernedEvery
 	wait := time.NewTimer(0)
 	defer wait.Stop()
 	for {
-		wait.Reset(proc.InStep(waitsGovernedEvery))
+		wait.Reset(proc.InStep(pause))
 		select {
 		case <-ctx.Done():
 			return
 		case <-wait.C:
 		}
+		before := e.waits.rate.now()
 		e.services.Resolver.Keep(guest.StageUpkeep, e.governWaitsOnce)
+		if e.waits.rate.now() != before || e.waits.share.now() > 1 {
+			pause = waitsGovernedEvery
+		} else {
+			pause = min(2*pause, waitsCalmEvery)
+		}
 	}
 }
 
@@ -250,6 +259,13 @@ type followedShare struct {
 type shareSince struct {
 	every uint32
 	since time.Duration
+}
+
+// now returns one in how many is followed.
+func (f *followedShare) now() uint32 {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return max(f.every, 1)
 }
 
 // next returns one in how many is to be followed so that this takes no more than that many CPUs,

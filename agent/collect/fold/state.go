@@ -50,7 +50,7 @@ type State struct {
 	contexts int                  // contexts of all windows
 	urgent   bool                 // processes in Dirty must not wait
 	oldest   uint64               // time of the oldest record since the last Submit, or noTime
-	latest   time.Duration        // when a process was noticed, a program executed or classes unloaded, CLOCK_MONOTONIC
+	latest   time.Duration        // when a process was started, a program executed or classes unloaded, CLOCK_MONOTONIC
 	runs     runTimes
 	faded    time.Duration // when counts of busy code were last faded, CLOCK_MONOTONIC; 0 if never
 }
@@ -110,7 +110,7 @@ func (s *State) Process(h *bpf.Header) *Process {
 		p.called(e.comm[:])
 	}
 	delete(s.executed, int(h.Pid))
-	s.latest = p.Noticed
+	s.latest = max(s.latest, p.Noticed-p.ID.Age()) // one that is old is not expected to end now
 	s.Table[int(h.Pid)] = p
 	return p
 }

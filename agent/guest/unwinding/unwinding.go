@@ -1,6 +1,7 @@
 package unwinding
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -25,11 +26,12 @@ type Config struct {
 	Failed func(error)
 }
 
-// How often requests are looked for without a call of Look: after one that was answered, in the next
-// busyTime often, as a walk that comes further asks for the next table.
+// Requests are looked for without a call of Look as well, for some time after one that was answered: a
+// walk that comes further asks for the next table. The pauses before these looks begin with
+// shortestPause, and each is twice as long as the one before; after longestPause there are none.
 const (
-	busyInterval = 20 * time.Millisecond
-	busyTime     = 2 * time.Second
+	shortestPause = 20 * time.Millisecond
+	longestPause  = 640 * time.Millisecond
 )
 
 // A request that led to no new table stays in the map for a while, so that the kernel side leaves no
@@ -104,7 +106,7 @@ type Tables struct {
 	swept     time.Time
 	credit    time.Duration // what answers may still take
 	credited  time.Time
-	busyUntil time.Time
+	look      time.Duration // the pause before the next look, if it is not 0
 
 	mu      sync.Mutex // guards the rest
 	stats   Stats
@@ -248,11 +250,11 @@ func (t *Tables) run(ctx context.Context) {
 		if err != nil && t.config.Failed != nil {
 			t.config.Failed(err)
 		}
-		next := sweepInterval
-		if time.Now().Before(t.busyUntil) {
-			next = busyInterval
+		if timer.Reset(cmp.Or(t.look, sweepInterval)); t.look < longestPause {
+			t.look *= 2
+		} else {
+			t.look = 0
 		}
-		timer.Reset(next)
 	}
 }
 
@@ -318,7 +320,7 @@ func (t *Tables) answer(ctx context.Context, pid uint32, want bpf.UnwindWant) {
 	switch more, moved := t.serve(ctx, pid, p, want); {
 	case more:
 		p.pause = 0
-		t.busyUntil = now.Add(busyTime)
+		t.look = shortestPause
 		t.kernel.takeOut(pid)
 		p.answered = now
 		return

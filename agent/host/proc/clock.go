@@ -31,19 +31,27 @@ var monotonicStart = func() (start struct {
 	return start
 }()
 
-// wakeStep is the grid of InStep.
-const wakeStep = 100 * time.Millisecond
+// The grids of InStep: of pauses that are shorter than a second, and of others.
+const (
+	wakeStep = 100 * time.Millisecond
+	calmStep = time.Second
+)
 
-// InStep is about that pause: so long that who makes it wakes at a multiple of 0.1 s, along with
-// all others who make their pauses in step. Each time that the process wakes costs it more than
-// most of what it wakes for. Pauses that are shorter than the grid stay as they are.
+// InStep is about that pause: so long that who makes it wakes at a multiple of 0.1 s, or of a second
+// if the pause is a second or longer, along with all others who make their pauses in step. Each time
+// that the process wakes costs it more than most of what it wakes for. A pause changes by half a step
+// at most, and stays as it is if it is shorter than a step.
 func InStep(pause time.Duration) time.Duration { return inStep(Monotonic(), pause) }
 
 func inStep(now, pause time.Duration) time.Duration {
-	if pause < wakeStep {
+	step := wakeStep
+	switch {
+	case pause < wakeStep:
 		return pause
+	case pause >= calmStep:
+		step = calmStep
 	}
-	return (now + pause).Round(wakeStep) - now
+	return (now + pause).Round(step) - now
 }
 
 // SinceBoot is the time of CLOCK_BOOTTIME, which goes on while the machine is suspended.

@@ -28,9 +28,11 @@ func TestCPUTime(t *testing.T) {
 func TestInStep(t *testing.T) {
 	const ms = time.Millisecond
 	for now := 7 * time.Second; now < 8*time.Second; now += 7 * ms {
-		for _, pause := range []time.Duration{100 * ms, 200 * ms, 250 * ms, time.Second} {
+		for pause, step := range map[time.Duration]time.Duration{
+			100 * ms: wakeStep, 200 * ms: wakeStep, 250 * ms: wakeStep, time.Second: calmStep, 10 * time.Second: calmStep,
+		} {
 			got := inStep(now, pause)
-			if (now+got)%wakeStep != 0 || got < pause-wakeStep/2 || got > pause+wakeStep/2 || got <= 0 {
+			if (now+got)%step != 0 || got < pause-step/2 || got > pause+step/2 || got <= 0 {
 				t.Errorf("inStep(%v, %v) = %v", now, pause, got)
 			}
 		}

@@ -117,7 +117,16 @@ func (e *Probes) adopt(plans []*attachedPlan) {
 		e.plans = append(e.plans, p)
 		e.apply(p)
 	}
+	e.noteAttached()
+}
+
+// noteAttached has the governor watch probes closely from now on.
+func (e *Probes) noteAttached() {
 	e.lastAttached.Store(int64(proc.Monotonic()))
+	select {
+	case e.attached <- struct{}{}:
+	default: // it has not seen the one before yet
+	}
 }
 
 // setIdle records whether no known process maps the library of plans.
@@ -127,6 +136,9 @@ func (e *Probes) setIdle(plans []*attachedPlan, idle bool) {
 	for _, p := range plans {
 		p.idle = idle
 		e.apply(p)
+	}
+	if !idle {
+		e.noteAttached()
 	}
 }
 

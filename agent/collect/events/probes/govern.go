@@ -28,7 +28,8 @@ const (
 	// its budget for the time until rates are set again. A probe that a process passes a million
 	// times a second spends a second's budget in a fiftieth of it.
 	checkInterval = GovernEvery / 50
-	// calmInterval is that of these checks once all probes are older than a second.
+	// calmInterval is that of these checks once all probes are older than a second. There are none
+	// while no process has a probe.
 	calmInterval = GovernEvery / 10
 	// early is by how much an interval may be shorter: pauses are in step (proc.InStep).
 	early = calmInterval / 4
@@ -49,14 +50,19 @@ func (e *Probes) govern(ctx context.Context) {
 	wait := time.NewTimer(0)
 	defer wait.Stop()
 	for {
-		pause, fresh := calmInterval, proc.Monotonic()-time.Duration(e.lastAttached.Load()) < GovernEvery
-		if fresh || e.sliced() {
+		pause, fresh := GovernEvery, proc.Monotonic()-time.Duration(e.lastAttached.Load()) < GovernEvery
+		switch {
+		case fresh || e.sliced():
 			pause = checkInterval
+		case e.inUse():
+			pause = calmInterval
 		}
 		wait.Reset(proc.InStep(pause))
 		select {
 		case <-ctx.Done():
 			return
+		case <-e.attached:
+			continue // to a shorter pause
 		case <-wait.C:
 		}
 		now := proc.Monotonic()
@@ -81,6 +87,13 @@ func (e *Probes) sliced() bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return slices.ContainsFunc(e.plans, func(p *attachedPlan) bool { return !p.duty.Always() })
+}
+
+// inUse reports whether a process has a probe.
+func (e *Probes) inUse() bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return slices.ContainsFunc(e.plans, func(p *attachedPlan) bool { return !p.idle })
 }
 
 // measureTrap measures the cost of a hit on this machine, without the program. It takes about 50

@@ -44,6 +44,7 @@ type Probes struct {
 	trap     atomic.Int64 // ns of a process's CPU time that a hit takes, without the program
 	// lastAttached is when a plan was attached, in ns of CLOCK_MONOTONIC.
 	lastAttached atomic.Int64
+	attached     chan struct{} // a plan was attached, or has a process again
 
 	exit      link.Link   // drops the state of threads that end
 	perf      *perfEvents // nil if none are wanted
@@ -101,7 +102,7 @@ type Config struct {
 // New loads the programs of probes. Nothing is attached before a library is found.
 func New(c Config, opt Options) (*Probes, error) {
 	e := &Probes{config: c, Options: opt, uprobes: attach.NewUprobes(), used: budget.Times{}, cookies: newCookies(),
-		draw: rand.IntN, unattached: map[*guest.Process]*fileProbes{}}
+		draw: rand.IntN, attached: make(chan struct{}, 1), unattached: map[*guest.Process]*fileProbes{}}
 	e.trap.Store(int64(usualTrap))
 	for _, spec := range opt.Values {
 		e.watches = append(e.watches, &valueWatch{spec: spec, lacking: map[symbolize.FileKey]error{}})
