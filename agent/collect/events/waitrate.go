@@ -184,12 +184,16 @@ func (e *Source) governWaits(ctx context.Context) {
 		}
 		before := e.waits.rate.now()
 		e.services.Resolver.Keep(guest.StageUpkeep, e.governWaitsOnce)
-		if e.waits.rate.now() != before || e.waits.share.now() > 1 {
-			pause = waitsGovernedEvery
-		} else {
-			pause = min(2*pause, waitsCalmEvery)
-		}
+		pause = e.waits.pause(pause, before)
 	}
+}
+
+// pause returns how long what was set may stay, after another pause and another mean.
+func (w *waits) pause(last, mean time.Duration) time.Duration {
+	if w.rate.now() != mean || w.share.now() > 1 {
+		return waitsGovernedEvery
+	}
+	return min(2*last, waitsCalmEvery)
 }
 
 func (e *Source) governWaitsOnce() {

@@ -57,6 +57,28 @@ func TestFollowedShare(t *testing.T) {
 	}
 }
 
+// What is set stays for longer while it need not change.
+func TestWaitsPause(t *testing.T) {
+	var w waits
+	mean := w.rate.begin(0, 1)
+	pause := waitsGovernedEvery
+	for range 4 {
+		pause = w.pause(pause, mean)
+	}
+	if pause != waitsCalmEvery {
+		t.Errorf("a pause of %v while nothing changes", pause)
+	}
+	w.share.every = 2
+	if got := w.pause(pause, mean); got != waitsGovernedEvery {
+		t.Errorf("a pause of %v while not all waits are followed", got)
+	}
+	w.share.every = 0
+	w.rate.set(2*mean, second)
+	if got := w.pause(pause, mean); got != waitsGovernedEvery {
+		t.Errorf("a pause of %v after a change", got)
+	}
+}
+
 // A wait that stands for others counts as often, whether it has ended or not.
 func TestFollowedWaitWeight(t *testing.T) {
 	const every = 5

@@ -161,6 +161,15 @@ func TestSubmitDue(t *testing.T) {
 		if s.latest -= time.Hour; s.Pause() != maxPause {
 			t.Errorf("records wait for %v", s.Pause())
 		}
+		if s.Process(&bpf.Header{Pid: 5, Start: 1}); s.Pause() != maxPause {
+			t.Errorf("records wait for %v when an old process is noticed", s.Pause())
+		}
+		if s.Process(&bpf.Header{Pid: 6, Start: uint64(proc.SinceBoot())}); s.Pause() == maxPause {
+			t.Error("records wait when a young process is noticed")
+		}
+		delete(s.Table, 5)
+		delete(s.Table, 6)
+		s.latest -= time.Hour
 		if s.Executed(&bpf.ProcessEvent{Header: bpf.Header{Pid: 4}}); s.Pause() == maxPause {
 			t.Error("records wait while programs start")
 		}

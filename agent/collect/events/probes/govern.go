@@ -50,13 +50,7 @@ func (e *Probes) govern(ctx context.Context) {
 	wait := time.NewTimer(0)
 	defer wait.Stop()
 	for {
-		pause, fresh := GovernEvery, proc.Monotonic()-time.Duration(e.lastAttached.Load()) < GovernEvery
-		switch {
-		case fresh || e.sliced():
-			pause = checkInterval
-		case e.inUse():
-			pause = calmInterval
-		}
+		pause, fresh := e.pause(proc.Monotonic())
 		wait.Reset(proc.InStep(pause))
 		select {
 		case <-ctx.Done():
@@ -82,18 +76,22 @@ func (e *Probes) govern(ctx context.Context) {
 	}
 }
 
-// sliced reports whether a plan is observed in slices, which begin and end at their own times.
-func (e *Probes) sliced() bool {
+// pause returns how long the governor may rest. fresh: a plan was attached so lately that
+// it may spend more than its budget before rates are set.
+func (e *Probes) pause(now time.Duration) (pause time.Duration, fresh bool) {
+	fresh = now-time.Duration(e.lastAttached.Load()) < GovernEvery
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return slices.ContainsFunc(e.plans, func(p *attachedPlan) bool { return !p.duty.Always() })
-}
-
-// inUse reports whether a process has a probe.
-func (e *Probes) inUse() bool {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return slices.ContainsFunc(e.plans, func(p *attachedPlan) bool { return !p.idle })
+	// Slices begin and end at their own times.
+	sliced := func(p *attachedPlan) bool { return !p.duty.Always() }
+	used := func(p *attachedPlan) bool { return !p.idle }
+	switch {
+	case fresh || slices.ContainsFunc(e.plans, sliced):
+		return checkInterval, fresh
+	case slices.ContainsFunc(e.plans, used):
+		return calmInterval, false
+	}
+	return GovernEvery, false
 }
 
 // measureTrap measures the cost of a hit on this machine, without the program. It takes about 50

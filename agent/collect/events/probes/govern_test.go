@@ -390,6 +390,40 @@ func TestCheck(t *testing.T) {
 	}
 }
 
+// The governor looks often while something may be spent, and is woken when that begins.
+func TestPause(t *testing.T) {
+	k := newKernelSide(t)
+	now := proc.Monotonic() + time.Hour
+	expect := func(what string, want time.Duration) {
+		t.Helper()
+		if got, fresh := k.pause(now); got != want || fresh {
+			t.Errorf("%s: a pause of %v (fresh: %v), want %v", what, got, fresh, want)
+		}
+	}
+	woken := func(what string) {
+		t.Helper()
+		select {
+		case <-k.attached:
+		default:
+			t.Errorf("%s does not wake the governor", what)
+		}
+		if pause, fresh := k.pause(proc.Monotonic()); pause != checkInterval || !fresh {
+			t.Errorf("%s: a pause of %v (fresh: %v)", what, pause, fresh)
+		}
+	}
+	expect("no plan", GovernEvery)
+	p := k.plan(t, profile.Allocations, k.Programs.ValueProbe)
+	k.Probes.adopt([]*attachedPlan{p})
+	woken("a plan")
+	expect("a plan", calmInterval)
+	k.setIdle([]*attachedPlan{p}, true)
+	expect("a plan that nobody uses", GovernEvery)
+	k.setIdle([]*attachedPlan{p}, false)
+	woken("a process")
+	p.duty.Start(0, 10, longestCycle, k.draw)
+	expect("slices", checkInterval)
+}
+
 func TestAdopt(t *testing.T) {
 	for _, c := range []struct{ before, every, want uint32 }{
 		{1, 1, 1}, {1, 2, 2}, {10, 15, 10}, {10, 16, 16}, {10, 7, 10}, {10, 6, 6}, {97, 1, 1}, {97, 101, 97},

@@ -41,7 +41,8 @@ func newKernelSide(t *testing.T) *kernelSide {
 		Flush:      func(context.Context) error { return nil }, // nothing is in the ring
 	}
 	k := &kernelSide{Probes: &Probes{config: config, uprobes: attach.NewUprobes(), recording: true,
-		used: budget.Times{}, cookies: newCookies(), draw: func(int) int { return 0 },
+		attached: make(chan struct{}, 1),
+		used:     budget.Times{}, cookies: newCookies(), draw: func(int) int { return 0 },
 		Options: Options{Budget: 0.002 / leastBudget}}}
 	if k.Programs, err = o.LoadProbes(); err != nil {
 		t.Fatal(err)
