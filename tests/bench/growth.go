@@ -36,7 +36,7 @@ var (
 		base:    growth.Load{Samples: 1 << 20, Stacks: 10 << 10, Methods: 1_000, CPUs: 16},
 		samples: []int{1 << 18, 1 << 20, 1 << 22}, stacks: []int{1 << 10, 10 << 10, 100 << 10, 1000 << 10},
 		methods: []int{1_000, 10_000, 100_000}, cpus: []int{2, 16, 128}, rounds: 3,
-		window: 5 * time.Second, processes: []int{10, 100, 1_000, 2_000}, jvms: []int{1, 10, 50},
+		window: 5 * time.Second, processes: []int{10, 100, 1_000, 2_000}, jvms: []int{1, 10, 50, 200},
 		copies: []int{250, 1_250, 6_250},
 	}
 	shortGrowth = growthManner{

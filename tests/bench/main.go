@@ -42,6 +42,8 @@ var parts = []harness.Section[bench]{
 	},
 	{Name: "busy", Markers: []string{"busy"}, Aim: "0.7 % of a core, 0.2 % at 99 Hz; 50 MB; no sample lost",
 		Plan: harness.Always(bench.busy)},
+	{Name: "idle", Markers: []string{"idle"}, Aim: "0.05 % of a core, five wakings a second",
+		Plan: harness.Always(bench.idle)},
 	{Name: "paired", Markers: []string{"paired"}, Aim: "none", Plan: harness.Always(bench.paired)},
 	{Name: "first", Markers: []string{"first"}, Aim: "0.4 s to the first named Java frame, 50 MB",
 		Plan: harness.Always(bench.first)},
@@ -172,8 +174,9 @@ type manner struct {
 	segment  time.Duration // length of each of a round's four segments
 	paired   pairedManner
 	busy     time.Duration // length of the recording of two busy CPUs
-	starts   int           // starts of the agent, with a guest of many methods
-	cold     bool          // do not wait until the guests are warm
+	idle     idleManner
+	starts   int  // starts of the agent, with a guest of many methods
+	cold     bool // do not wait until the guests are warm
 	depth    depthManner
 	events   eventManner
 	history  historyManner
@@ -186,13 +189,13 @@ type manner struct {
 
 var (
 	longRun = manner{
-		rounds: 8, segment: 4 * time.Second, busy: 30 * time.Second, paired: longPaired, starts: 5,
+		rounds: 8, segment: 4 * time.Second, busy: 30 * time.Second, idle: longIdle, paired: longPaired, starts: 5,
 		depth: longDepth, events: longEvents,
 		history: longHistory, clock: longClocks, growth: longGrowth, switches: longSwitches,
 		slowdown: longSlowdown, latency: longLatency,
 	}
 	shortRun = manner{
-		rounds: 1, segment: 500 * time.Millisecond, busy: 2 * time.Second, paired: shortPaired, starts: 1,
+		rounds: 1, segment: 500 * time.Millisecond, busy: 2 * time.Second, idle: shortIdle, paired: shortPaired, starts: 1,
 		cold: true, depth: shortDepth,
 		events: shortEvents, history: shortHistory, clock: shortClocks, growth: shortGrowth, switches: shortSwitches,
 		slowdown: shortSlowdown, latency: shortLatency,

@@ -71,13 +71,14 @@ const (
 	LossUnreadable Loss = "unreadable"            // files that cannot be read, or are malformed
 	LossMappings   Loss = "mappings"              // mappings of processes that have too many
 	LossProcess    Loss = "process"               // processes that cannot be read, or changed while they were
+	LossYoung      Loss = "young"                 // processes that ended within youngFor of their first request
 	LossKernel     Loss = "kernel"                // the kernel refused a table or a record
 	LossEvicted    Loss = "evicted"               // tables that made room
 	LossFull       Loss = "full"                  // requests for a table for which there was no room
 	LossLate       Loss = "late"                  // times that requests had to wait, as tables took too much time
 )
 
-var losses = []Loss{LossNone, LossTooLarge, LossUnreadable, LossMappings, LossProcess, LossKernel, LossEvicted,
+var losses = []Loss{LossNone, LossTooLarge, LossUnreadable, LossMappings, LossProcess, LossYoung, LossKernel, LossEvicted,
 	LossFull, LossLate}
 
 // Stats are what Tables hold and did.
@@ -110,6 +111,7 @@ type Tables struct {
 
 	mu      sync.Mutex // guards the rest
 	stats   Stats
+	young   uint64   // processes whose first request waits, or that have ended meanwhile and are not forgotten yet
 	without []string // files without unwind information
 }
 
@@ -207,6 +209,10 @@ func (t *Tables) Notes() []string {
 		notes = append(notes, fmt.Sprintf("native stacks may be cut at %s: it has neither frame pointers nor unwind "+
 			"information (.eh_frame); compile it with -fno-omit-frame-pointer or -fasynchronous-unwind-tables", path))
 	}
+	if n := t.stats.Losses[string(LossYoung)] + t.young; n > 0 {
+		notes = append(notes, fmt.Sprintf("native stacks are cut in processes that ended too soon to get unwind tables (up to "+
+			"%d): within %v of the first sample that needed one", n, youngFor))
+	}
 	if n := t.stats.Losses[string(LossFull)]; n > 0 {
 		notes = append(notes, fmt.Sprintf("%d times there was no room for another unwind table (limit %d tables, %d MB): "+
 			"some native stacks are cut; profile fewer processes", n, bpf.MaxUnwindTables, maxTableBytes>>20))
@@ -218,6 +224,22 @@ func (t *Tables) count(l Loss) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.stats.Losses[string(l)]++
+}
+
+// countYoung adds to the number of processes whose first request waits.
+func (t *Tables) countYoung(n int) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.young += uint64(n)
+}
+
+// forget forgets what is remembered of a process.
+func (t *Tables) forget(pid uint32) {
+	if !t.processes[pid].grown {
+		t.countYoung(-1)
+		t.count(LossYoung)
+	}
+	delete(t.processes, pid)
 }
 
 // noteWithout notes a file without unwind information, for readers of profiles.
@@ -297,16 +319,20 @@ func (t *Tables) answer(ctx context.Context, pid uint32, want bpf.UnwindWant) {
 	p, now := t.processes[pid], time.Now()
 	if p == nil {
 		if len(t.processes) >= maxProcesses {
-			clear(t.processes)
+			for pid := range t.processes {
+				t.forget(pid)
+			}
 		}
 		p = &process{until: now.Add(t.youngFor)}
 		t.processes[pid] = p
+		t.countYoung(1)
 	}
 	if now.Before(p.until) { // it is left
 		return
 	}
 	if !p.grown {
 		p.grown, p.until = true, time.Time{}
+		t.countYoung(-1)
 	}
 	if !p.until.IsZero() { // it was left for long enough
 		t.kernel.takeOut(pid)
@@ -387,7 +413,7 @@ func (t *Tables) sweep() {
 	for pid := range t.processes {
 		if !slices.Contains(pids, pid) {
 			if _, err := t.config.Root.Identify(int(pid)); errors.Is(err, proc.ErrGone) {
-				delete(t.processes, pid)
+				t.forget(pid)
 				t.kernel.takeOut(pid)
 			}
 		}

@@ -178,8 +178,16 @@ func TestAnswerYoung(t *testing.T) {
 	if _, ok := k.processes[uint32(pid)]; !ok || len(k.wants) != 0 {
 		t.Errorf("grown up: records %v, requests %v", k.processes, k.wants)
 	}
-	if lost := tables.Stats().Losses[string(LossProcess)]; lost != 0 {
-		t.Errorf("%d processes could not be read", lost)
+	notes := tables.Notes()
+	if len(notes) != 1 || !strings.Contains(notes[0], "(up to 1)") {
+		t.Errorf("notes %q", notes)
+	}
+	tables.sweep()
+	if s := tables.Stats(); s.Losses[string(LossProcess)] != 0 || s.Losses[string(LossYoung)] != 1 {
+		t.Errorf("one has ended young: %+v", s)
+	}
+	if again := tables.Notes(); !slices.Equal(again, notes) {
+		t.Errorf("once it is forgotten: notes %q", again)
 	}
 }
 
