@@ -111,5 +111,6 @@ enum counter {
 	 * room
 	 */
 	UNWIND_REFUSED,
+	UNWIND_YOUNG,	/* of UNWIND_UNTABLED, walks of processes too young to get a table */
 	COUNTER_COUNT,
 };

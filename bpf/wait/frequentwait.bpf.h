@@ -5,7 +5,7 @@
  * stands for the others: so sums stay right on average, however long a wait is. The rest take no
  * look at the thread's notes: whether a thread switches often is in a table.
  *
- * User space says how many when waits take too much, and begins a new rotation a few times a
+ * User space says how many when waits take too much, and then begins a new rotation a few times a
  * second. In each, the first waits of a thread are all followed: one that has waited often before
  * may wait for long now.
  */

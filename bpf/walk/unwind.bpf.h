@@ -378,6 +378,12 @@ static __always_inline void want_table(struct scratch *s)
 		s->unwind.wanted = 1;
 }
 
+/*
+ * Processes that are younger leave no request. Those of a build end before they are that old: their
+ * mappings would be read for a few samples.
+ */
+#define UNWIND_LEAST_AGE_NS 50000000
+
 /* Leaves a request for the tables that a walk lacked. */
 __noinline int request_tables(void)
 {
@@ -389,6 +395,10 @@ __noinline int request_tables(void)
 		return 0;
 	pid = s->sample.header.pid;
 	count(UNWIND_UNTABLED, 1);
+	if (bpf_ktime_get_boot_ns() < s->sample.header.start + UNWIND_LEAST_AGE_NS) {
+		count(UNWIND_YOUNG, 1);
+		return 0;
+	}
 	if (bpf_map_lookup_elem(&unwind_wanted, &pid))
 		return 0;
 	want.sampled = s->regs.pc;

@@ -23,6 +23,7 @@ struct request {
 	__u64 walk_ns;		    /* walk: as the constant, which it replaces; 0: no bound */
 	__u64 stalled;		    /* walk: for how long the CPU stood still just after its begin, ns */
 	__u64 syscall, argument;    /* of the system call that the thread is in; 0 for none */
+	__u64 start;		    /* walk: of the process; 0: long ago */
 
 	/* answers */
 	__u64 java_thread, stack_base, word, stackcopy_len, ns;
@@ -82,7 +83,7 @@ static __always_inline void begin_sample(struct scratch *s, const struct request
 	s->sample.end = END_NONE;
 	s->sample.class_epoch = s->sample.attachment = 0;
 	s->sample.kernel_frames = 0;
-	s->sample.header.start = 0; /* processes are told apart by pid and exec */
+	s->sample.header.start = r->start; /* processes are told apart by pid and exec */
 	s->sample.header.pid = r->pid;
 	s->sample.header.exec = r->exec;
 	s->regs = (struct user_registers){
