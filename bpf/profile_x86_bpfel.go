@@ -112,7 +112,8 @@ const (
 	ProfileCounterUNWIND_UNSUPPORTED              ProfileCounter = 58
 	ProfileCounterUNWIND_BROKEN                   ProfileCounter = 59
 	ProfileCounterUNWIND_REFUSED                  ProfileCounter = 60
-	ProfileCounterCOUNTER_COUNT                   ProfileCounter = 61
+	ProfileCounterUNWIND_YOUNG                    ProfileCounter = 61
+	ProfileCounterCOUNTER_COUNT                   ProfileCounter = 62
 )
 
 type ProfileCpythonFlags uint32

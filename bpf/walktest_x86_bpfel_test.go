@@ -52,6 +52,7 @@ type WalkTestRequest struct {
 	Stalled      uint64
 	Syscall      uint64
 	Argument     uint64
+	Start        uint64
 	JavaThread   uint64
 	StackBase    uint64
 	Word         uint64
