@@ -110,6 +110,8 @@ func (a *Agent) roomNotes(before, after *bpf.Counts) (notes []string) {
 		"in this window")
 	note(since(bpf.UnwindUnsupported)+since(bpf.UnwindBroken), "%d native stacks are cut, as the unwind information "+
 		"(.eh_frame) of their code does not lead to a caller")
+	note(since(bpf.UnwindYoung), "%d native stacks are cut where code has no frame pointers: their processes were "+
+		"younger than %v and had no unwind tables", bpf.LeastUnwoundAge)
 	note(since(bpf.UnwindRefused), "%d times there was no room for the unwind tables of a process (limit %d): its "+
 		"native stacks may be cut where code has no frame pointers; profile fewer processes", bpf.MaxUnwound)
 	note(since(bpf.HitsUnattached), "%d allocations and waits were missed before the agent attached to their JVM")

@@ -15,7 +15,7 @@ func (a *Agent) reportUnwinding(c *bpf.Counts, s *profile.Stats) {
 	for cause, n := range map[string]uint64{
 		"no_table_yet": c[bpf.UnwindUntabled], "code_changed": c[bpf.UnwindStale], "table_gone": c[bpf.UnwindGone],
 		"unsupported_rule": c[bpf.UnwindUnsupported], "broken_stack": c[bpf.UnwindBroken],
-		"no_room": c[bpf.UnwindRefused],
+		"no_room": c[bpf.UnwindRefused], "young_process": c[bpf.UnwindYoung],
 	} {
 		s.UnwindLosses[cause] = n
 	}

@@ -69,6 +69,7 @@ const (
 	UnwindUnsupported       = ProfileCounterUNWIND_UNSUPPORTED
 	UnwindBroken            = ProfileCounterUNWIND_BROKEN
 	UnwindRefused           = ProfileCounterUNWIND_REFUSED
+	UnwindYoung             = ProfileCounterUNWIND_YOUNG
 
 	ObservationsAttempted        = ProfileCounterOBSERVATIONS_ATTEMPTED
 	ObservationsDelivered        = ProfileCounterOBSERVATIONS_DELIVERED

@@ -2,6 +2,7 @@ package bpf
 
 import (
 	"fmt"
+	"time"
 
 	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
@@ -186,6 +187,7 @@ const (
 	MaxUnwindTables   = 1024                      // MAX_UNWIND_TABLES
 	MaxUnwound        = 2048                      // MAX_UNWOUND: processes
 	MaxUnwindMappings = 128                       // MAX_UNWIND_MAPPINGS: mappings of one process
+	LeastUnwoundAge   = 50 * time.Millisecond     // UNWIND_LEAST_AGE_NS: of processes that ask for tables
 	MaxUnwoundRows    = unwindBlocks * unwindRows // rows of one table
 
 	unwindRows   = 1024 // UNWIND_ROWS

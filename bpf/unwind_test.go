@@ -9,6 +9,9 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // tabled is where code without frame pointers is, as far as frames are concerned.
@@ -352,6 +355,26 @@ func TestKernelUnwindAsks(t *testing.T) {
 		whole.check(t, w, whole.request(), EndRoot)
 		if want := w.want(t); want != nil {
 			t.Errorf("a whole stack wants %+v", want)
+		}
+	})
+	t.Run("young process", func(t *testing.T) {
+		s := rootedStack(t).unwinds(rulePlain)
+		s.innermost(1)
+		before := w.counter(t, UnwindYoung)
+		r := s.request()
+		var now unix.Timespec
+		if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &now); err != nil {
+			t.Fatal(err)
+		}
+		r.Start = uint64(now.Nano()) + uint64(time.Minute) // It stays young during the test.
+		s.check(t, w, r, EndPointer)
+		if want, n := w.want(t), w.counter(t, UnwindYoung)-before; want != nil || n != 1 {
+			t.Errorf("%d young walks, wanted: %+v", n, want)
+		}
+		r.Start = uint64(now.Nano()) - uint64(LeastUnwoundAge)
+		s.check(t, w, r, EndPointer)
+		if want, n := w.want(t), w.counter(t, UnwindYoung)-before; want == nil || n != 1 {
+			t.Errorf("old enough: %d young walks, wanted: %+v", n, want)
 		}
 	})
 	t.Run("code that gets no table", func(t *testing.T) {

@@ -58,36 +58,42 @@ func (b bench) idle(ctx context.Context) ([]harness.Table, error) {
 }
 
 // idleDuring returns what a process uses in that time.
-func idleDuring(pid int, observe time.Duration) (idleCost, error) {
-	before, err := idleSoFar(pid)
+func idleDuring(pid int, observe time.Duration) (c idleCost, err error) {
+	before, ok := proc.CPUTime(pid)
+	waited, err := waits(pid)
 	if err != nil {
-		return idleCost{}, err
+		return c, err
 	}
 	began := time.Now()
 	time.Sleep(observe)
-	after, err := idleSoFar(pid)
-	return idleCost{after.cpu - before.cpu, time.Since(began), after.wakes - before.wakes}, err
-}
-
-// idleSoFar returns what a process has used. A thread is woken as often as it has waited.
-func idleSoFar(pid int) (c idleCost, err error) {
-	cpu, ok := proc.CPUTime(pid)
-	if !ok {
+	c.wall = time.Since(began)
+	after, there := proc.CPUTime(pid)
+	if !ok || !there {
 		return c, errors.New("the agent has ended")
 	}
-	c.cpu = cpu
+	c.cpu = after - before
+	now, err := waits(pid)
+	for tid, n := range now {
+		c.wakes += n - waited[tid]
+	}
+	return c, err
+}
+
+// waits returns how often each thread of a process has waited until now. It was woken as often.
+func waits(pid int) (map[int]uint64, error) {
 	threads, err := procfs.AllThreads(pid)
 	if err != nil {
-		return c, fmt.Errorf("list the agent's threads: %w", err)
+		return nil, fmt.Errorf("list the agent's threads: %w", err)
 	}
+	waited := map[int]uint64{}
 	for _, thread := range threads {
 		status, err := thread.NewStatus()
 		if err != nil {
-			return c, fmt.Errorf("look at a thread of the agent: %w", err)
+			continue // it has ended
 		}
-		c.wakes += status.VoluntaryCtxtSwitches
+		waited[thread.PID] = status.VoluntaryCtxtSwitches
 	}
-	return c, nil
+	return waited, nil
 }
 
 func idleTable(costs []idleCost) report.Table {

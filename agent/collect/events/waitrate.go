@@ -23,12 +23,13 @@ const (
 	mostMean  = time.Minute
 )
 
-// The interval is set that often, and changes by at most that factor at once. While all waits are
-// followed and it stays as it is, it is looked at less and less often.
+// The interval is set that often, and changes by at most that factor at once. While it stays as it is,
+// and all waits are followed for calmPart of what that may take, it is looked at less and less often.
 const (
 	waitsGovernedEvery = 200 * time.Millisecond
 	waitsCalmEvery     = time.Second
 	waitsFactor        = 4
+	calmPart           = 0.125
 )
 
 // leastRecordShare is which part of the budget of waits their records may take however much
@@ -188,9 +189,9 @@ func (e *Source) governWaits(ctx context.Context) {
 	}
 }
 
-// pause returns how long what was set may stay, after another pause and another mean.
-func (w *waits) pause(last, mean time.Duration) time.Duration {
-	if w.rate.now() != mean || w.share.now() > 1 {
+// pause returns the next pause, given the last one and the mean interval before it was set.
+func (w *waits) pause(last, before time.Duration) time.Duration {
+	if w.rate.now() != before || !w.share.calm() {
 		return waitsGovernedEvery
 	}
 	return min(2*last, waitsCalmEvery)
@@ -257,6 +258,7 @@ type followedShare struct {
 	shares []shareSince
 	at     time.Duration
 	seen   waitCounts
+	part   float64 // what following took of what it may take, last
 }
 
 // A shareSince is a share, and the time of CLOCK_MONOTONIC from which it held.
@@ -265,11 +267,11 @@ type shareSince struct {
 	since time.Duration
 }
 
-// now returns one in how many is followed.
-func (f *followedShare) now() uint32 {
+// calm reports whether all waits are followed, and that takes little of what it may.
+func (f *followedShare) calm() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return max(f.every, 1)
+	return f.every <= 1 && f.part < calmPart
 }
 
 // next returns one in how many is to be followed so that this takes no more than that many CPUs,
@@ -283,7 +285,8 @@ func (f *followedShare) next(now time.Duration, c waitCounts, allowed float64) (
 		return every
 	}
 	used := float64(c.following(&before)) / float64(passed)
-	factor := min(max(used/max(allowed, 1e-9), 1.0/waitsFactor), waitsFactor)
+	f.part = used / max(allowed, 1e-9)
+	factor := min(max(f.part, 1.0/waitsFactor), waitsFactor)
 	want := uint32(min(max(float64(every)*factor+0.5, 1), bpf.MaxFollowEvery))
 	if ratio := float64(want) / float64(every); want == every || ratio > 1/probes.Steady && ratio < probes.Steady {
 		return every
@@ -322,7 +325,7 @@ type chosenLoad struct {
 
 // cpus returns it for the last second; times reads the CPU times of the processes.
 func (l *chosenLoad) cpus(now time.Duration, times func() budget.Times) float64 {
-	if l.times == nil || now-l.at >= probes.GovernEvery {
+	if l.times == nil || now-l.at >= probes.GovernEvery-waitsGovernedEvery/2 {
 		later := times()
 		if l.times != nil {
 			l.load = l.times.Until(later).Seconds() / (now - l.at).Seconds()

@@ -72,7 +72,11 @@ func TestWaitsPause(t *testing.T) {
 	if got := w.pause(pause, mean); got != waitsGovernedEvery {
 		t.Errorf("a pause of %v while not all waits are followed", got)
 	}
-	w.share.every = 0
+	w.share.every, w.share.part = 0, 2*calmPart
+	if got := w.pause(pause, mean); got != waitsGovernedEvery {
+		t.Errorf("a pause of %v while following takes a part of its budget", got)
+	}
+	w.share.part = 0
 	w.rate.set(2*mean, second)
 	if got := w.pause(pause, mean); got != waitsGovernedEvery {
 		t.Errorf("a pause of %v after a change", got)

@@ -161,7 +161,7 @@ func TestSubmitDue(t *testing.T) {
 		if s.latest -= time.Hour; s.Pause() != maxPause {
 			t.Errorf("records wait for %v", s.Pause())
 		}
-		if s.Process(&bpf.Header{Pid: 5, Start: 1}); s.Pause() != maxPause {
+		if s.Process(&bpf.Header{Pid: 5, Start: uint64(proc.SinceBoot() - time.Hour)}); s.Pause() != maxPause {
 			t.Errorf("records wait for %v when an old process is noticed", s.Pause())
 		}
 		if s.Process(&bpf.Header{Pid: 6, Start: uint64(proc.SinceBoot())}); s.Pause() == maxPause {

@@ -82,6 +82,7 @@ func NewState(opt StateOptions) *State {
 	s := &State{
 		opt: opt, Table: map[int]*Process{}, Dirty: map[*Process]struct{}{}, Counts: Counts{Discarded: NoDiscards()},
 		executed: map[int]execution{}, windows: map[*Window]struct{}{}, closing: map[*Window]struct{}{}, oldest: noTime,
+		latest: proc.Monotonic(), // all that runs is new to it
 	}
 	s.opt.Join.PlaceWaiting = s.placeWaiting
 	s.opt.Join.Want = func(p *Process, stack []guest.RawFrame) {
@@ -361,16 +362,18 @@ func (s *State) Submit() { s.submit(func(*Process) bool { return true }) }
 func (s *State) SubmitDue() {
 	now := proc.Monotonic()
 	s.submit(func(p *Process) bool {
-		return p.expedited || p.Exited.Load() || now-p.submitted >= pauseOf(p.renewed, now)-early
+		pause := pauseOf(p.renewed, now)
+		return p.expedited || p.Exited.Load() || now-p.submitted >= pause-max(early, pause/8)
 	})
 }
 
-// early is by how much a process's turn may be early: the drainer comes a little before or after
-// the time (proc.InStep), and otherwise the next time that it comes.
+// early, or an eighth of its pause, is by how much a process's turn may be early: the drainer comes a
+// little before or after the time (proc.InStep), and otherwise the next time that it comes.
 const early = 60 * time.Millisecond
 
-// Pause is how long the drainer may leave records in the ring: no longer than SubmitDue leaves the
-// work of any process.
+// Pause is how long the drainer may leave records in the ring: no longer than SubmitDue leaves the work
+// of the process that began last. It may leave that of an older one for longer, if that was noticed
+// lately: it is not expected to end.
 func (s *State) Pause() time.Duration { return pauseOf(s.latest, proc.Monotonic()) }
 
 func (s *State) submit(due func(*Process) bool) {

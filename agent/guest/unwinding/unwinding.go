@@ -44,11 +44,6 @@ const (
 	forgetPause   = time.Minute // after so long without a request, pauses begin anew
 )
 
-// youngFor is how long a process gets no table after its first request, by then a request that another
-// look finds. Processes that end sooner, as those of a build do, take their requests along: reading
-// their mappings would cost more than the processes' few samples.
-const youngFor = 50 * time.Millisecond
-
 // What answers may cost: buildShare of the time, after the first timeCredit of it. Whoever maps ever
 // new files delays the tables of others, but does not take a CPU.
 const (
@@ -71,14 +66,13 @@ const (
 	LossUnreadable Loss = "unreadable"            // files that cannot be read, or are malformed
 	LossMappings   Loss = "mappings"              // mappings of processes that have too many
 	LossProcess    Loss = "process"               // processes that cannot be read, or changed while they were
-	LossYoung      Loss = "young"                 // processes that ended within youngFor of their first request
 	LossKernel     Loss = "kernel"                // the kernel refused a table or a record
 	LossEvicted    Loss = "evicted"               // tables that made room
 	LossFull       Loss = "full"                  // requests for a table for which there was no room
 	LossLate       Loss = "late"                  // times that requests had to wait, as tables took too much time
 )
 
-var losses = []Loss{LossNone, LossTooLarge, LossUnreadable, LossMappings, LossProcess, LossYoung, LossKernel, LossEvicted,
+var losses = []Loss{LossNone, LossTooLarge, LossUnreadable, LossMappings, LossProcess, LossKernel, LossEvicted,
 	LossFull, LossLate}
 
 // Stats are what Tables hold and did.
@@ -98,8 +92,6 @@ type Tables struct {
 	left   atomic.Pointer[leftAlone]
 	vdso   []byte
 
-	youngFor time.Duration
-
 	// These belong to the goroutine.
 	processes map[uint32]*process
 	store     store
@@ -107,11 +99,10 @@ type Tables struct {
 	swept     time.Time
 	credit    time.Duration // what answers may still take
 	credited  time.Time
-	look      time.Duration // the pause before the next look, if it is not 0
+	pause     time.Duration // before the next look without a call of Look; 0: there is none
 
 	mu      sync.Mutex // guards the rest
 	stats   Stats
-	young   uint64   // processes whose first request waits, or that have ended meanwhile and are not forgotten yet
 	without []string // files without unwind information
 }
 
@@ -119,7 +110,6 @@ type Tables struct {
 type process struct {
 	layout   proc.Layout
 	mappings map[uint64]mapped // by start: what was asked for
-	grown    bool              // it has been asked for tables for youngFor
 	pause    time.Duration
 	until    time.Time // the request is left until then; zero if it is not
 	answered time.Time // when the last one was taken out
@@ -146,7 +136,7 @@ func Start(c Config) *Tables {
 func newTables(c Config, k kernel) *Tables {
 	t := &Tables{
 		config: c, kernel: k, asked: make(chan struct{}, 1), processes: map[uint32]*process{}, vdso: c.Root.ReadVDSO(),
-		youngFor: youngFor, credit: timeCredit, credited: time.Now(),
+		credit: timeCredit, credited: time.Now(),
 	}
 	t.store = newStore(k, t.count)
 	t.stats.Losses = map[string]uint64{}
@@ -209,10 +199,6 @@ func (t *Tables) Notes() []string {
 		notes = append(notes, fmt.Sprintf("native stacks may be cut at %s: it has neither frame pointers nor unwind "+
 			"information (.eh_frame); compile it with -fno-omit-frame-pointer or -fasynchronous-unwind-tables", path))
 	}
-	if n := t.stats.Losses[string(LossYoung)] + t.young; n > 0 {
-		notes = append(notes, fmt.Sprintf("native stacks are cut in processes that ended too soon to get unwind tables (up to "+
-			"%d): within %v of the first sample that needed one", n, youngFor))
-	}
 	if n := t.stats.Losses[string(LossFull)]; n > 0 {
 		notes = append(notes, fmt.Sprintf("%d times there was no room for another unwind table (limit %d tables, %d MB): "+
 			"some native stacks are cut; profile fewer processes", n, bpf.MaxUnwindTables, maxTableBytes>>20))
@@ -224,22 +210,6 @@ func (t *Tables) count(l Loss) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.stats.Losses[string(l)]++
-}
-
-// countYoung adds to the number of processes whose first request waits.
-func (t *Tables) countYoung(n int) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.young += uint64(n)
-}
-
-// forget forgets what is remembered of a process.
-func (t *Tables) forget(pid uint32) {
-	if !t.processes[pid].grown {
-		t.countYoung(-1)
-		t.count(LossYoung)
-	}
-	delete(t.processes, pid)
 }
 
 // noteWithout notes a file without unwind information, for readers of profiles.
@@ -261,6 +231,9 @@ func (t *Tables) run(ctx context.Context) {
 			return
 		case <-t.asked:
 		case <-timer.C:
+			if t.pause *= 2; t.pause > longestPause {
+				t.pause = 0
+			}
 		}
 		err := proc.Catch(func() error {
 			t.answerAll(ctx)
@@ -272,11 +245,7 @@ func (t *Tables) run(ctx context.Context) {
 		if err != nil && t.config.Failed != nil {
 			t.config.Failed(err)
 		}
-		if timer.Reset(cmp.Or(t.look, sweepInterval)); t.look < longestPause {
-			t.look *= 2
-		} else {
-			t.look = 0
-		}
+		timer.Reset(cmp.Or(t.pause, sweepInterval))
 	}
 }
 
@@ -316,28 +285,21 @@ type leftAlone struct {
 
 // answer does what can be done for a request.
 func (t *Tables) answer(ctx context.Context, pid uint32, want bpf.UnwindWant) {
-	p, now := t.processes[pid], time.Now()
+	p := t.processes[pid]
 	if p == nil {
 		if len(t.processes) >= maxProcesses {
-			for pid := range t.processes {
-				t.forget(pid)
-			}
+			clear(t.processes)
 		}
-		p = &process{until: now.Add(t.youngFor)}
+		p = &process{}
 		t.processes[pid] = p
-		t.countYoung(1)
 	}
-	if now.Before(p.until) { // it is left
-		return
-	}
-	if !p.grown {
-		p.grown, p.until = true, time.Time{}
-		t.countYoung(-1)
-	}
-	if !p.until.IsZero() { // it was left for long enough
-		t.kernel.takeOut(pid)
-		p.until = time.Time{}
-		p.answered = now
+	now := time.Now()
+	if !p.until.IsZero() { // it is left
+		if now.After(p.until) {
+			t.kernel.takeOut(pid)
+			p.until = time.Time{}
+			p.answered = now
+		}
 		return
 	}
 	if now.Sub(p.answered) > forgetPause {
@@ -346,7 +308,7 @@ func (t *Tables) answer(ctx context.Context, pid uint32, want bpf.UnwindWant) {
 	switch more, moved := t.serve(ctx, pid, p, want); {
 	case more:
 		p.pause = 0
-		t.look = shortestPause
+		t.pause = shortestPause
 		t.kernel.takeOut(pid)
 		p.answered = now
 		return
@@ -413,7 +375,7 @@ func (t *Tables) sweep() {
 	for pid := range t.processes {
 		if !slices.Contains(pids, pid) {
 			if _, err := t.config.Root.Identify(int(pid)); errors.Is(err, proc.ErrGone) {
-				t.forget(pid)
+				delete(t.processes, pid)
 				t.kernel.takeOut(pid)
 			}
 		}

@@ -25,9 +25,7 @@ func testTables(t *testing.T) (*Tables, *fakeKernel) {
 	}
 	k := newFakeKernel()
 	pool := proc.NewPool(proc.PoolOptions{})
-	tables := newTables(Config{Root: proc.DefaultRoot, Pool: pool, Log: slog.New(slog.DiscardHandler)}, k)
-	tables.youngFor = 0 // What is asked is answered at once.
-	return tables, k
+	return newTables(Config{Root: proc.DefaultRoot, Pool: pool, Log: slog.New(slog.DiscardHandler)}, k), k
 }
 
 // sleeper starts a process whose code is that of sleep and libc.
@@ -156,38 +154,6 @@ func TestAnswer(t *testing.T) {
 	tables.answerAll(t.Context())
 	if p := tables.processes[uint32(first)]; p.pause != 2*pause {
 		t.Errorf("left for %v, and then for %v", pause, p.pause)
-	}
-}
-
-// A process that ends young costs nothing: its first request waits.
-func TestAnswerYoung(t *testing.T) {
-	tables, k := testTables(t)
-	tables.youngFor = time.Hour
-	pid := sleeper(t).Process.Pid
-	libc, _ := codeOf(t, pid, "libc")
-	k.ask(pid, libc.Start+64, libc.Start+64)
-	const gone = 1 << 30 // no process has this number: reading it would count a loss
-	k.ask(gone, 64, 64)
-	tables.answerAll(t.Context())
-	if len(k.processes) != 0 || len(k.wants) != 2 || tables.Stats().Losses[string(LossProcess)] != 0 {
-		t.Errorf("young processes: records %v, requests %v, %+v", k.processes, k.wants, tables.Stats())
-	}
-	delete(k.wants, gone) // as the kernel side does when a process ends
-	tables.processes[uint32(pid)].until = time.Now()
-	tables.answerAll(t.Context())
-	if _, ok := k.processes[uint32(pid)]; !ok || len(k.wants) != 0 {
-		t.Errorf("grown up: records %v, requests %v", k.processes, k.wants)
-	}
-	notes := tables.Notes()
-	if len(notes) != 1 || !strings.Contains(notes[0], "(up to 1)") {
-		t.Errorf("notes %q", notes)
-	}
-	tables.sweep()
-	if s := tables.Stats(); s.Losses[string(LossProcess)] != 0 || s.Losses[string(LossYoung)] != 1 {
-		t.Errorf("one has ended young: %+v", s)
-	}
-	if again := tables.Notes(); !slices.Equal(again, notes) {
-		t.Errorf("once it is forgotten: notes %q", again)
 	}
 }
 

@@ -29,7 +29,8 @@ func TestInStep(t *testing.T) {
 	const ms = time.Millisecond
 	for now := 7 * time.Second; now < 8*time.Second; now += 7 * ms {
 		for pause, step := range map[time.Duration]time.Duration{
-			100 * ms: wakeStep, 200 * ms: wakeStep, 250 * ms: wakeStep, time.Second: calmStep, 10 * time.Second: calmStep,
+			100 * ms: wakeStep, 250 * ms: wakeStep, 999 * ms: wakeStep, time.Second: calmStep, 1500 * ms: calmStep,
+			10 * time.Second: calmStep,
 		} {
 			got := inStep(now, pause)
 			if (now+got)%step != 0 || got < pause-step/2 || got > pause+step/2 || got <= 0 {

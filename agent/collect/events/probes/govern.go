@@ -28,10 +28,11 @@ const (
 	// its budget for the time until rates are set again. A probe that a process passes a million
 	// times a second spends a second's budget in a fiftieth of it.
 	checkInterval = GovernEvery / 50
-	// calmInterval is that of these checks once all probes are older than a second. There are none
-	// while no process has a probe.
+	// calmInterval is that of these checks once all probes are older than a second. While no process
+	// has a probe the governor rests for GovernEvery.
 	calmInterval = GovernEvery / 10
-	// early is by how much an interval may be shorter: pauses are in step (proc.InStep).
+	// early is by how much less than an interval may have passed when rates are set, or checked, in
+	// the round for that: rounds are in step (proc.InStep), and one may be late.
 	early = calmInterval / 4
 	// faultLookups is about how many page faults a second are recorded: looking one up takes the
 	// agent some 50 us.
@@ -52,12 +53,11 @@ func (e *Probes) govern(ctx context.Context) {
 	for {
 		pause, fresh := e.pause(proc.Monotonic())
 		wait.Reset(proc.InStep(pause))
-		select {
-		case <-ctx.Done():
+		switch over, ended := e.rest(ctx, wait.C, pause); {
+		case ended:
 			return
-		case <-e.attached:
-			continue // to a shorter pause
-		case <-wait.C:
+		case !over:
+			continue
 		}
 		now := proc.Monotonic()
 		switch {
@@ -76,8 +76,24 @@ func (e *Probes) govern(ctx context.Context) {
 	}
 }
 
-// pause returns how long the governor may rest. fresh: a plan was attached so lately that
-// it may spend more than its budget before rates are set.
+// rest waits until a pause is over, or a shorter one is due, or ctx ends.
+func (e *Probes) rest(ctx context.Context, pauseOver <-chan time.Time, pause time.Duration) (over, ended bool) {
+	attached := e.attached
+	if pause == checkInterval {
+		attached = nil // There is none that is shorter.
+	}
+	select {
+	case <-ctx.Done():
+		return false, true
+	case <-attached:
+		return false, false
+	case <-pauseOver:
+		return true, false
+	}
+}
+
+// pause returns how long the governor may rest, and whether a plan was attached so lately that it may
+// spend more than its budget before rates are set.
 func (e *Probes) pause(now time.Duration) (pause time.Duration, fresh bool) {
 	fresh = now-time.Duration(e.lastAttached.Load()) < GovernEvery
 	e.mu.Lock()

@@ -402,10 +402,8 @@ func TestPause(t *testing.T) {
 	}
 	woken := func(what string) {
 		t.Helper()
-		select {
-		case <-k.attached:
-		default:
-			t.Errorf("%s does not wake the governor", what)
+		if over, ended := k.rest(t.Context(), nil, GovernEvery); over || ended { // otherwise it would never return
+			t.Errorf("%s: over: %v, ended: %v", what, over, ended)
 		}
 		if pause, fresh := k.pause(proc.Monotonic()); pause != checkInterval || !fresh {
 			t.Errorf("%s: a pause of %v (fresh: %v)", what, pause, fresh)
@@ -422,6 +420,14 @@ func TestPause(t *testing.T) {
 	woken("a process")
 	p.duty.Start(0, 10, longestCycle, k.draw)
 	expect("slices", checkInterval)
+	k.noteAttached()
+	over := make(chan time.Time)
+	close(over)
+	for range 20 {
+		if over, _ := k.rest(t.Context(), over, checkInterval); !over {
+			t.Fatal("the shortest pause is not kept")
+		}
+	}
 }
 
 func TestAdopt(t *testing.T) {

@@ -42,9 +42,9 @@ type Probes struct {
 	Programs *bpf.ProbeObjects
 	uprobes  attach.Uprobes
 	trap     atomic.Int64 // ns of a process's CPU time that a hit takes, without the program
-	// lastAttached is when a plan was attached, in ns of CLOCK_MONOTONIC.
+	// lastAttached is when a plan was attached, or got a process again, in ns of CLOCK_MONOTONIC.
 	lastAttached atomic.Int64
-	attached     chan struct{} // a plan was attached, or has a process again
+	attached     chan struct{} // that happened
 
 	exit      link.Link   // drops the state of threads that end
 	perf      *perfEvents // nil if none are wanted
