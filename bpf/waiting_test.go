@@ -140,15 +140,18 @@ func TestKernelWentOnMeanwhile(t *testing.T) {
 		}
 		return stacks
 	}
-	if n := read(func() {
-		if copies++; copies == 1 {
-			goesOn()
-			sleeps()
+	// Go may let the thread handle a signal meanwhile, so that it does not wait.
+	waitFor(t, "a copy of the stack", func() bool {
+		if n := read(func() {
+			if copies++; copies == 1 {
+				goesOn()
+				sleeps()
+			}
+		}); n != 0 {
+			t.Errorf("%d stacks of a thread that went on after %d copies", n, copies)
 		}
-	}); n != 0 || copies == 0 {
-		t.Errorf("%d stacks of a thread that went on after %d copies", n, copies)
-	}
-	// Go may let the thread handle a signal meanwhile.
+		return copies > 0
+	})
 	waitFor(t, "the stack of a thread that does not go on", func() bool { return read(func() {}) == 1 })
 	if _, err := unix.Write(pipe[1], []byte{1}); err != nil {
 		t.Fatal(err)

@@ -39,7 +39,9 @@ type Source struct {
 
 	surveying sync.WaitGroup
 	endSurvey context.CancelFunc // nil if recording did not start, or locks are not recorded
-	stopped   atomic.Int64       // when recording ended, ns of CLOCK_MONOTONIC; 0 if it has not
+	// virtualProbes has something when there are probes of virtual threads to survey for.
+	virtualProbes chan struct{}
+	stopped       atomic.Int64 // when recording ended, ns of CLOCK_MONOTONIC; 0 if it has not
 
 	// Only functions that have the State use these.
 	received    received
@@ -64,7 +66,7 @@ func Open(services *source.Services, opt Options) (*Source, error) {
 		opt.Budget = budget.DefaultShare
 	}
 	e := &Source{services: services, received: received{discarded: noEventDiscards()}, surveys: surveys{},
-		seeded: map[*guest.Process]*firstLook{}}
+		seeded: map[*guest.Process]*firstLook{}, virtualProbes: make(chan struct{}, 1)}
 	if opt.Kinds[profile.Allocations] {
 		e.totals = &totals{services: services, vms: map[weak.Pointer[guest.Process]]*countingVM{},
 			following: map[*guest.Process][]weak.Pointer[vmReading]{}, left: map[*guest.Process]leftThreads{}}
@@ -85,7 +87,10 @@ func Open(services *source.Services, opt Options) (*Source, error) {
 		return nil, errors.Join(err, e.waits.close(), e.Probes.Close())
 	}
 	if e.locks != nil {
-		e.OnTick(e.seed)
+		e.OnTick(func(ctx context.Context) {
+			e.seed(ctx)
+			e.noteVirtual()
+		})
 	}
 	return e, nil
 }

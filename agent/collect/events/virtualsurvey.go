@@ -95,8 +95,11 @@ func (e *Source) surveyVirtual(ctx context.Context) {
 		e.seedVirtual(ctx)
 		if len(e.VirtualPlans()) == 0 {
 			e.toSurvey() // forgets processes that have ended
-			if !sleepUntil(ctx, time.Now().Add(proc.InStep(shortestPeriod))) {
+			select {
+			case <-ctx.Done():
 				return
+			case <-e.virtualProbes:
+			case <-time.After(proc.InStep(probes.GovernEvery)):
 			}
 			begin = time.Now()
 			continue
@@ -116,6 +119,17 @@ func (e *Source) surveyVirtual(ctx context.Context) {
 			return
 		}
 		begin, period = end, e.surveyPeriod(cost)
+	}
+}
+
+// noteVirtual has surveyVirtual look if there are probes of virtual threads.
+func (e *Source) noteVirtual() {
+	if len(e.VirtualPlans()) == 0 {
+		return
+	}
+	select {
+	case e.virtualProbes <- struct{}{}:
+	default: // it has not looked since
 	}
 }
 
