@@ -175,7 +175,9 @@ func checkVersions(t *testing.T, vs *versions.Versions, logged map[int]*loggedVe
 				t.Errorf("%s %s: the log has %+v", name, v.Name(), l)
 				continue
 			}
-			if l.level != v.Level || (l.osr >= 0) != (v.OSR != nil) || l.size != int(v.Size) {
+			// What no sample is of may be gone before it is read: then no more than its announcement is known.
+			unread := v.Level < 0 && v.Total == 0
+			if !unread && (l.level != v.Level || (l.osr >= 0) != (v.OSR != nil) || l.size != int(v.Size)) {
 				t.Errorf("%s %s of %d bytes: the log has %+v", name, v.Name(), v.Size, l)
 			}
 			if l.made < last-tolerance || !v.Seen && math.Abs(l.made-start-v.Since.Seconds()) > tolerance {

@@ -358,11 +358,12 @@ func (rs *Resolver) followVersions(p *Process, g *VM, fresh bool) {
 		return
 	}
 	vs.due = false
-	if reader, err := As[vmruntime.VersionReader](g); err == nil {
-		rs.reads.count(vs.refresh(reader))
-	}
-	took := proc.Monotonic() - now
-	vs.again = now + took + min(max(versionsInterval, versionsShare*took), maxVersionsInterval)
+	took := proc.Cost(func() {
+		if reader, err := As[vmruntime.VersionReader](g); err == nil {
+			rs.reads.count(vs.refresh(reader))
+		}
+	})
+	vs.again = proc.Monotonic() + min(max(versionsInterval, versionsShare*took), maxVersionsInterval)
 }
 
 // refresh reads the states of versions that may be in use: of the sampled ones, and of others of

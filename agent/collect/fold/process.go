@@ -254,6 +254,17 @@ var versionStates = [...]profile.VersionState{
 	vmruntime.CodeFreed:   profile.VersionFreed,
 }
 
+// levelOf is the level of a version, which may be read, known from its frames, or neither.
+func levelOf(v *guest.CodeVersion) int {
+	switch {
+	case v.Level == 0 && v.Tier == vmruntime.TierC2:
+		return 4
+	case v.Level == 0 && v.Tier != vmruntime.TierNative:
+		return -1
+	}
+	return v.Level
+}
+
 // AddVersions adds the code versions in the samples of these threads to the process's part of a
 // window's profile. began is the beginning of the window (CLOCK_MONOTONIC). It needs no State.
 func (p *Process) AddVersions(threads map[ThreadKey]*Thread, began time.Duration, out *profile.Process) {
@@ -271,7 +282,7 @@ func (p *Process) AddVersions(threads map[ThreadKey]*Thread, began time.Duration
 	for i := range list {
 		v := &list[i]
 		version := profile.Version{
-			ID: v.Version, Level: v.Level, EntryBCI: v.EntryBCI, Size: uint32(v.End - v.Begin),
+			ID: v.Version, Level: levelOf(v), EntryBCI: v.EntryBCI, Size: uint32(v.End - v.Begin),
 			Method: v.Function, SystemName: v.Function + v.Signature,
 			Since: since(v.Since), Seen: !v.Announced, State: versionStates[v.State], InUse: since(v.InUse),
 			Until:   since(v.Until),

@@ -4,8 +4,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/vmprof-agent/vmprof-agent/agent/guest"
 	"github.com/vmprof-agent/vmprof-agent/agent/host/proc"
 	"github.com/vmprof-agent/vmprof-agent/bpf"
+	"github.com/vmprof-agent/vmprof-agent/vmruntime"
 )
 
 // A VM's list of threads is read for an unknown thread, once in a period for each, and no more
@@ -36,5 +38,22 @@ func TestStrangers(t *testing.T) {
 	}
 	if n := len(p.strangers.seen); n != maxStrangers {
 		t.Errorf("%d strangers, want %d", n, maxStrangers)
+	}
+}
+
+// A version that was not read is not taken for the wrapper of a native method.
+func TestLevelOf(t *testing.T) {
+	for _, c := range []struct {
+		level int
+		tier  vmruntime.Tier
+		want  int
+	}{
+		{3, vmruntime.TierC1, 3}, {4, vmruntime.TierC2, 4}, {0, vmruntime.TierNative, 0}, {0, vmruntime.TierC2, 4},
+		{0, vmruntime.TierC1, -1}, {0, vmruntime.TierUnknown, -1},
+	} {
+		v := guest.CodeVersion{Compilation: vmruntime.Compilation{Level: c.level, Tier: c.tier}}
+		if got := levelOf(&v); got != c.want {
+			t.Errorf("level %d of tier %v: %d, want %d", c.level, c.tier, got, c.want)
+		}
 	}
 }

@@ -5,8 +5,10 @@ import "time"
 // A Version is one compilation of a method. Frames name theirs by their mapping
 // (symbol.Mapping.Version). Times are since the beginning of the window, and negative before it.
 type Version struct {
-	ID    uint32 // the VM's compile id, its low 28 bits
-	Level int    // HotSpot: 1 to 3 are C1's, 4 is C2's; 0 is a wrapper of a native method
+	ID uint32 // the VM's compile id, its low 28 bits
+	// HotSpot: 1 to 3 are C1's, 4 is C2's; 0 is a wrapper of a native method; -1 if it was gone before
+	// that was read
+	Level int
 	// -1; otherwise it is entered in the loop at that bytecode only (OSR), -2 at one that is not
 	// known any more
 	EntryBCI   int

@@ -108,7 +108,7 @@ func (m *Metadata) tidyVersions() {
 	m.Versions = shorten(m, slices.DeleteFunc(m.Versions, func(v Version) bool { return v.ID == 0 }), MaxVersions)
 	for i := range m.Versions {
 		v := &m.Versions[i]
-		v.Level, v.State = min(max(v.Level, 0), 99), min(max(v.State, 0), int(profile.VersionFreed))
+		v.Level, v.State = min(max(v.Level, -1), 99), min(max(v.State, 0), int(profile.VersionFreed))
 		v.Inlined, v.Traps = v.Inlined[:min(len(v.Inlined), maxInlined)], v.Traps[:min(len(v.Traps), maxTraps)]
 		for j := range v.Traps {
 			t := &v.Traps[j]

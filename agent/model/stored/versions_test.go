@@ -36,7 +36,7 @@ func TestHostileVersions(t *testing.T) {
 	m.tidy()
 	if len(m.Versions) != MaxVersions || m.LeftOut != 1 || len(m.Versions[0].Inlined) > maxInlined ||
 		len(m.Versions[0].Traps) > maxTraps ||
-		m.Versions[0].Level != 0 || m.Versions[0].State != int(profile.VersionFreed) || m.MethodName(77) != Unnamed ||
+		m.Versions[0].Level != -1 || m.Versions[0].State != int(profile.VersionFreed) || m.MethodName(77) != Unnamed ||
 		m.MethodName(-1) != Unnamed {
 		t.Errorf("%d versions, %d left out, the first %+v", len(m.Versions), m.LeftOut, m.Versions[0])
 	}

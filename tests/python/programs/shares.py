@@ -7,6 +7,7 @@ works in a subinterpreter, too.
 """
 import json
 import os
+import random
 import select
 import sys
 import threading
@@ -67,8 +68,10 @@ def background():
 
 def work():
     shop = Shop()
+    places = [shop.heavy, shop.light, shop.ordered, shop.consumed, shop.descended]
     while not stopped:
-        for place in shop.heavy, shop.light, shop.ordered, shop.consumed, shop.descended:
+        random.shuffle(places)  # In one order all the time, the places would be in step with samples.
+        for place in places:
             timed(place)
 
 

@@ -41,7 +41,7 @@ func (v *Code) Ended() bool {
 func (v *Code) Name() string {
 	name := fmt.Sprintf("#%d", v.ID)
 	switch {
-	case !v.Known:
+	case !v.Known || v.Level < 0:
 		return name
 	case v.Level == 0:
 		name += " native wrapper"
@@ -134,7 +134,7 @@ func (m *Method) Recompiled() (again int) {
 	type form struct{ level, osr int }
 	seen := map[form]int{}
 	for _, v := range m.Versions {
-		if !v.Known {
+		if !v.Known || v.Level < 0 {
 			continue
 		}
 		f := form{v.Level, -1}

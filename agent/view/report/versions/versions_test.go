@@ -182,3 +182,18 @@ func TestHostileVersions(t *testing.T) {
 		}
 	}
 }
+
+func TestName(t *testing.T) {
+	loop := 17
+	for want, v := range map[string]Code{
+		"#7":                {Version: stored.Version{ID: 7, Level: 4}}, // of samples alone
+		"#8":                {Version: stored.Version{ID: 8, Level: -1}, Known: true},
+		"#9 native wrapper": {Version: stored.Version{ID: 9}, Known: true},
+		"#10 C1 (3)":        {Version: stored.Version{ID: 10, Level: 3}, Known: true},
+		"#11 C2 OSR@17":     {Version: stored.Version{ID: 11, Level: 4, OSR: &loop}, Known: true},
+	} {
+		if got := v.Name(); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}

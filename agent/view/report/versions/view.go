@@ -147,7 +147,7 @@ func (vs *Versions) write(out *bufio.Writer, p *pprof.Profile, opts *layout.Opti
 			return ""
 		}
 		level := "-"
-		if now := m.Final(); len(now) > 0 {
+		if now := m.Final(); len(now) > 0 && now[len(now)-1].Level > 0 {
 			level = fmt.Sprint(now[len(now)-1].Level)
 		}
 		return fmt.Sprintf("%d  %s", m.Total, level)
