@@ -357,18 +357,12 @@ func (rs *Resolver) followVersions(p *Process, g *VM, fresh bool) {
 	case wait > 0 || !fresh && !vs.due:
 		return
 	}
-	added := len(vs.fresh) > 0
-	took := proc.Cost(func() {
-		if reader, err := As[vmruntime.VersionReader](g); err == nil {
-			rs.reads.count(vs.refresh(reader))
-		}
-	})
-	pause := min(max(versionsInterval, versionsShare*took), maxVersionsInterval)
-	vs.again = proc.Monotonic() + pause
-	// What new versions replace may be given up only after this look.
-	if vs.due = added; vs.due {
-		rs.queue.submitLater(p, pause)
+	vs.due = false
+	if reader, err := As[vmruntime.VersionReader](g); err == nil {
+		rs.reads.count(vs.refresh(reader))
 	}
+	took := proc.Monotonic() - now
+	vs.again = now + took + min(max(versionsInterval, versionsShare*took), maxVersionsInterval)
 }
 
 // refresh reads the states of versions that may be in use: of the sampled ones, and of others of

@@ -3,6 +3,7 @@ package events
 import (
 	"context"
 	"math/rand/v2"
+	"os"
 	"time"
 
 	"github.com/vmprof-agent/vmprof-agent/agent/collect/events/probes"
@@ -109,7 +110,7 @@ func (e *Source) surveyVirtual(ctx context.Context) {
 		}
 		cost := time.Duration(0)
 		for p, first := range e.toSurvey() {
-			took := proc.Cost(func() { e.trySurvey(ctx, p) })
+			took := surveyCost(func() { e.trySurvey(ctx, p) })
 			if !first { // which finds out where the class library keeps its list
 				cost += took
 			}
@@ -130,6 +131,19 @@ func (e *Source) noteVirtual() {
 	case e.virtualProbes <- struct{}{}:
 	default: // it has not looked since
 	}
+}
+
+// surveyCost is what do takes: the agent's CPU time meanwhile, or the time that passes if that is
+// less. On a busy machine most of the latter is spent waiting for a CPU.
+func surveyCost(do func()) time.Duration {
+	began := time.Now()
+	before, _ := proc.CPUTime(os.Getpid())
+	do()
+	passed := time.Since(began)
+	if after, ok := proc.CPUTime(os.Getpid()); ok {
+		return min(after-before, passed)
+	}
+	return passed
 }
 
 // trySurvey surveys one process. It is tried again if that fails.

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"fmt"
 	"math"
-	"os"
 	"strconv"
 	"time"
 
@@ -71,19 +70,6 @@ func CPUTime(pid int) (time.Duration, bool) {
 		return 0, false
 	}
 	return time.Duration(t.Nano()), true
-}
-
-// Cost is what do takes: the CPU time of this process meanwhile, or the time that passes if that is
-// less. On a busy machine most of the latter is spent waiting for a CPU.
-func Cost(do func()) time.Duration {
-	began := time.Now()
-	before, _ := CPUTime(os.Getpid())
-	do()
-	passed := time.Since(began)
-	if after, ok := CPUTime(os.Getpid()); ok {
-		return min(after-before, passed)
-	}
-	return passed
 }
 
 // ThreadCPUTime is for how long a thread has been on a CPU, in ns: the first number of its
