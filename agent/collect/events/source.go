@@ -39,9 +39,7 @@ type Source struct {
 
 	surveying sync.WaitGroup
 	endSurvey context.CancelFunc // nil if recording did not start, or locks are not recorded
-	// virtualProbes has something when there are probes of virtual threads to survey for.
-	virtualProbes chan struct{}
-	stopped       atomic.Int64 // when recording ended, ns of CLOCK_MONOTONIC; 0 if it has not
+	stopped   atomic.Int64       // when recording ended, ns of CLOCK_MONOTONIC; 0 if it has not
 
 	// Only functions that have the State use these.
 	received    received
@@ -66,7 +64,7 @@ func Open(services *source.Services, opt Options) (*Source, error) {
 		opt.Budget = budget.DefaultShare
 	}
 	e := &Source{services: services, received: received{discarded: noEventDiscards()}, surveys: surveys{},
-		seeded: map[*guest.Process]*firstLook{}, virtualProbes: make(chan struct{}, 1)}
+		seeded: map[*guest.Process]*firstLook{}}
 	if opt.Kinds[profile.Allocations] {
 		e.totals = &totals{services: services, vms: map[weak.Pointer[guest.Process]]*countingVM{},
 			following: map[*guest.Process][]weak.Pointer[vmReading]{}, left: map[*guest.Process]leftThreads{}}
@@ -87,10 +85,7 @@ func Open(services *source.Services, opt Options) (*Source, error) {
 		return nil, errors.Join(err, e.waits.close(), e.Probes.Close())
 	}
 	if e.locks != nil {
-		e.OnTick(func(ctx context.Context) {
-			e.seed(ctx)
-			e.noteVirtual()
-		})
+		e.OnTick(e.seed)
 	}
 	return e, nil
 }

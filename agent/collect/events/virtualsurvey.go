@@ -95,11 +95,8 @@ func (e *Source) surveyVirtual(ctx context.Context) {
 		e.seedVirtual(ctx)
 		if len(e.VirtualPlans()) == 0 {
 			e.toSurvey() // forgets processes that have ended
-			select {
-			case <-ctx.Done():
+			if !sleepUntil(ctx, time.Now().Add(proc.InStep(shortestPeriod))) {
 				return
-			case <-e.virtualProbes:
-			case <-time.After(proc.InStep(probes.GovernEvery)):
 			}
 			begin = time.Now()
 			continue
@@ -119,17 +116,6 @@ func (e *Source) surveyVirtual(ctx context.Context) {
 			return
 		}
 		begin, period = end, e.surveyPeriod(cost)
-	}
-}
-
-// noteVirtual has surveyVirtual look if there are probes of virtual threads.
-func (e *Source) noteVirtual() {
-	if len(e.VirtualPlans()) == 0 {
-		return
-	}
-	select {
-	case e.virtualProbes <- struct{}{}:
-	default: // it has not looked since
 	}
 }
 
