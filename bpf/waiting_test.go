@@ -140,7 +140,7 @@ func TestKernelWentOnMeanwhile(t *testing.T) {
 		}
 		return stacks
 	}
-	// Go may let the thread handle a signal meanwhile, so that it does not wait.
+	// At first the thread may not be waiting: Go's runtime may have it handle a signal.
 	waitFor(t, "a copy of the stack", func() bool {
 		if n := read(func() {
 			if copies++; copies == 1 {

@@ -175,7 +175,7 @@ func checkVersions(t *testing.T, vs *versions.Versions, logged map[int]*loggedVe
 				t.Errorf("%s %s: the log has %+v", name, v.Name(), l)
 				continue
 			}
-			// What no sample is of may be gone before it is read: then no more than its announcement is known.
+			// A version without samples may be gone before it is read. Then only its announcement is known.
 			unread := v.Level < 0 && v.Total == 0
 			if !unread && (l.level != v.Level || (l.osr >= 0) != (v.OSR != nil) || l.size != int(v.Size)) {
 				t.Errorf("%s %s of %d bytes: the log has %+v", name, v.Name(), v.Size, l)

@@ -167,7 +167,7 @@ func (e *Source) watchWaits(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-time.After(max(pause, proc.InStep(pause))):
+		case <-time.After(max(pause, proc.InStep(pause))): // A shorter pause would cost more than it may.
 		}
 		began := time.Now()
 		away, err := e.waits.look()

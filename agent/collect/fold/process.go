@@ -254,7 +254,8 @@ var versionStates = [...]profile.VersionState{
 	vmruntime.CodeFreed:   profile.VersionFreed,
 }
 
-// levelOf is the level of a version, which may be read, known from its frames, or neither.
+// levelOf is the level of a version. If the version could not be read, its frames may still say that it
+// is C2's; otherwise the level is -1.
 func levelOf(v *guest.CodeVersion) int {
 	switch {
 	case v.Level == 0 && v.Tier == vmruntime.TierC2:

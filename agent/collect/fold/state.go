@@ -82,7 +82,7 @@ func NewState(opt StateOptions) *State {
 	s := &State{
 		opt: opt, Table: map[int]*Process{}, Dirty: map[*Process]struct{}{}, Counts: Counts{Discarded: NoDiscards()},
 		executed: map[int]execution{}, windows: map[*Window]struct{}{}, closing: map[*Window]struct{}{}, oldest: noTime,
-		latest: proc.Monotonic(), // all that runs is new to it
+		latest: proc.Monotonic(), // every process is new to it
 	}
 	s.opt.Join.PlaceWaiting = s.placeWaiting
 	s.opt.Join.Want = func(p *Process, stack []guest.RawFrame) {
@@ -372,8 +372,8 @@ func (s *State) SubmitDue() {
 const early = 60 * time.Millisecond
 
 // Pause is how long the drainer may leave records in the ring: no longer than SubmitDue leaves the work
-// of the process that began last. It may leave that of an older one for longer, if that was noticed
-// lately: it is not expected to end.
+// of the youngest process. Work of an older one may wait longer, as that process is not expected to
+// end soon.
 func (s *State) Pause() time.Duration { return pauseOf(s.latest, proc.Monotonic()) }
 
 func (s *State) submit(due func(*Process) bool) {

@@ -31,7 +31,7 @@ type objects struct{ *bpf.Objects }
 func (o objects) asked(left map[uint32]struct{}) bool {
 	var pid, next uint32
 	err := o.UnwindWanted.NextKey(nil, &next)
-	// The kernel may return a key twice if the map changes meanwhile, so the loop has a bound.
+	// While the map changes, the kernel may return a key twice, so the loop is bounded.
 	for range len(left) + 1 {
 		if err != nil {
 			return false

@@ -44,7 +44,7 @@ type Probes struct {
 	trap     atomic.Int64 // ns of a process's CPU time that a hit takes, without the program
 	// lastAttached is when a plan was attached, or got a process again, in ns of CLOCK_MONOTONIC.
 	lastAttached atomic.Int64
-	attached     chan struct{} // that happened
+	attached     chan struct{} // wakes the governor then
 
 	exit      link.Link   // drops the state of threads that end
 	perf      *perfEvents // nil if none are wanted

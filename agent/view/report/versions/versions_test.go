@@ -186,7 +186,7 @@ func TestHostileVersions(t *testing.T) {
 func TestName(t *testing.T) {
 	loop := 17
 	for want, v := range map[string]Code{
-		"#7":                {Version: stored.Version{ID: 7, Level: 4}}, // of samples alone
+		"#7":                {Version: stored.Version{ID: 7, Level: 4}}, // only samples name it
 		"#8":                {Version: stored.Version{ID: 8, Level: -1}, Known: true},
 		"#9 native wrapper": {Version: stored.Version{ID: 9}, Known: true},
 		"#10 C1 (3)":        {Version: stored.Version{ID: 10, Level: 3}, Known: true},
